@@ -100,11 +100,7 @@ def predict_mode() -> AbstractContextManager[None]:
 
 
 def _listed(name: str, arrays: Any) -> list[NDArray]:
-    """Return one array or several as a list.
-
-    Raises:
-        DTypeError: something else is among them.
-    """
+    """Return one array or several as a list."""
     found = [arrays] if isinstance(arrays, NDArray) else list(arrays)
     for array in found:
         if not isinstance(array, NDArray):
@@ -120,7 +116,6 @@ def mark_variables(
     """Make arrays variables, with arrays for their gradients (`NDArray.attach_grad` makes its own).
 
     Args:
-        variables: the arrays.
         gradients: where `backward` writes, one of each variable's shape.
         grad_reqs: "write", "add" or "null"; one for all, or one each.
 
@@ -161,7 +156,6 @@ def backward(
     """Compute gradients of `heads` with respect to all variables they depend on, and write them as requested.
 
     Args:
-        heads: recorded arrays.
         head_grads: the gradient of each; None = ones.
         retain_graph: keep the graph for another time.
         train_mode: the training flag that users' gradient functions see.
@@ -186,7 +180,6 @@ def grad(
     """Return gradients of `heads` with respect to `variables`, as new arrays.
 
     Args:
-        heads: recorded arrays.
         variables: arrays with `attach_grad`; their own gradient arrays stay as they are.
         head_grads: the gradient of each head; None = ones.
         retain_graph: keep the graph for another time; None = as `create_graph`.
@@ -320,12 +313,7 @@ class Function:
         self.saved_tensors = args
 
     def __call__(self, *inputs: NDArray) -> Any:
-        """Compute, and record it if this thread records.
-
-        Raises:
-            StateError: this instance has been called before.
-            DTypeError: an input is no array, while this thread records.
-        """
+        """Compute, and record it if this thread records."""
         if self._used:
             raise StateError(
                 f"each {type(self).__name__} instance can only be called once; create another instance"
@@ -341,11 +329,7 @@ class Function:
         return outputs
 
     def _check_inputs(self, inputs: Sequence[Any]) -> None:
-        """Refuse what has no gradient.
-
-        Raises:
-            DTypeError: an input is no array.
-        """
+        """Refuse what has no gradient."""
         for i, given in enumerate(inputs):
             if not isinstance(given, NDArray):
                 raise DTypeError(

@@ -281,8 +281,6 @@ def did_you_mean(
 
     Args:
         name: what was asked for.
-        known: names that there are.
-        more: further unknown names.
         synonyms: what names of other systems are called here.
 
     Example:

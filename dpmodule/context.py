@@ -175,11 +175,7 @@ def _gpu(device_id: int) -> torch.device:
 
 
 def gpu_module() -> Any:
-    """Return torch's module for GPUs, such as `torch.cuda`, with their streams, events and random states.
-
-    Raises:
-        DeviceError: torch knows no such devices as DPMODULE_GPU_TYPE says.
-    """
+    """Return torch's module for GPUs, such as `torch.cuda`, with their streams, events and random states."""
     try:
         return torch.get_device_module(_GPU_TYPE)
     except RuntimeError as error:
@@ -193,11 +189,7 @@ def _unknown_type() -> DeviceError:
 
 
 def is_gpu(device: torch.device) -> bool:
-    """Say whether a torch device is one that a context of type "gpu" means.
-
-    Args:
-        device: the device.
-    """
+    """Say whether a torch device is one that a context of type "gpu" means."""
     return device.type == _GPU_TYPE
 
 

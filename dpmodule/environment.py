@@ -23,11 +23,7 @@ class EnvironmentVariable:
     """One variable.
 
     Attributes:
-        name: its name.
-        values: what it may be.
-        default: what counts where it is not set.
         read: when it is read; a change after that has no effect.
-        text: what it does, as a sentence.
         owner: whose it is: "dpmodule", "MXNet" where its program may set it already, or another system.
     """
 

@@ -112,7 +112,6 @@ class FactorScheduler(LRScheduler):
         stop_factor_lr: the rate never falls below this.
         base_lr: see `LRScheduler`, as are the warm-up arguments.
         warmup_steps: number of updates of the warm-up.
-        warmup_begin_lr: first rate of the warm-up.
         warmup_mode: "linear" or "constant".
 
     Raises:
@@ -162,7 +161,6 @@ class MultiFactorScheduler(LRScheduler):
         factor: what the rate is multiplied by, at most 1.
         base_lr: see `LRScheduler`, as are the warm-up arguments.
         warmup_steps: number of updates of the warm-up.
-        warmup_begin_lr: first rate of the warm-up.
         warmup_mode: "linear" or "constant".
 
     Raises:
@@ -247,10 +245,7 @@ class PolyScheduler(_Decay):
     Args:
         max_update: number of updates at which the final rate is reached.
         base_lr: see `LRScheduler`, as are the warm-up arguments.
-        pwr: the power.
-        final_lr: rate at the end.
         warmup_steps: number of updates of the warm-up, fewer than `max_update`.
-        warmup_begin_lr: first rate of the warm-up.
         warmup_mode: "linear" or "constant".
 
     Raises:
@@ -280,9 +275,7 @@ class CosineScheduler(_Decay):
     Args:
         max_update: number of updates at which the final rate is reached.
         base_lr: see `LRScheduler`, as are the warm-up arguments.
-        final_lr: rate at the end.
         warmup_steps: number of updates of the warm-up, fewer than `max_update`.
-        warmup_begin_lr: first rate of the warm-up.
         warmup_mode: "linear" or "constant".
 
     Raises:
@@ -310,7 +303,6 @@ class OneCycle(LRScheduler):
     """Climb from a small rate to the largest one, and fall to almost nothing.
 
     Args:
-        max_lr: the largest rate.
         total_updates: number of updates of the whole training; the rate stays at its last value after them.
         warmup_share: share of the updates in which the rate climbs.
         anneal: "cos" for halves of cosine waves, "linear" for straight lines.
@@ -424,11 +416,7 @@ class ReduceOnPlateau(LRScheduler):
         return self.base_lr
 
     def step(self, value: float) -> float:
-        """Take the metric of an epoch, and return the rate of the next one.
-
-        Args:
-            value: the metric.
-        """
+        """Take the metric of an epoch, and return the rate of the next one."""
         if self._is_better(value):
             self.best, self.waited = value, 0
         else:

@@ -33,7 +33,6 @@ def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
 
     Args:
         head: titles of the columns; none leaves the row of titles out.
-        rows: cells of each row.
     """
     style = f"border:1px solid {LINE};padding:2px 8px;text-align:left;color:inherit;background:transparent"
 
@@ -117,8 +116,6 @@ def histogram(counts: Sequence[float], low: float, high: float) -> str:
 
     Args:
         counts: how many there are in each part of the range, all parts of one width.
-        low: where the range begins.
-        high: where it ends.
     """
     most, width = max(counts), _WIDTH / len(counts)
     bars = [

@@ -35,11 +35,7 @@ Params = Mapping[str, NDArray]
 
 
 def _as_array(name: str, values: Any) -> NDArray:
-    """Return labels or inputs as an array.
-
-    Raises:
-        ArgumentError: they are neither an NDArray nor something NumPy takes.
-    """
+    """Return labels or inputs as an array."""
     if isinstance(values, NDArray):
         return values
     found = np.asarray(values)
@@ -64,7 +60,6 @@ class FeedForward:
         arg_params: values of parameters by name.
         aux_params: values of auxiliary states by name.
         allow_extra_params: whether `arg_params` and `aux_params` may hold names that the network has not.
-        begin_epoch: number of the first epoch.
         kwargs: arguments of the optimizer, such as ``learning_rate=0.1``.
 
     Raises:
@@ -298,8 +293,6 @@ class FeedForward:
         Args:
             X: iterator, or array (N, ...) of inputs.
             num_batch: stop after so many batches.
-            return_data: return inputs and labels too.
-            reset: start the iterator anew first.
 
         Returns:
             The outputs as NumPy arrays (N, ...), one or a list; with `return_data` a tuple of outputs, inputs and
@@ -342,11 +335,9 @@ class FeedForward:
         """Measure the network on data with labels.
 
         Args:
-            X: iterator over inputs and labels.
             eval_metric: metric, or its name.
             num_batch: stop after so many batches.
             batch_end_callback: called with a `BatchEndParam` after each batch.
-            reset: start the iterator anew first.
 
         Returns:
             The metric's value, or a list of values.
@@ -379,7 +370,6 @@ class FeedForward:
         """Write ``prefix-symbol.json`` and ``prefix-<epoch>.params``.
 
         Args:
-            prefix: start of the file names.
             epoch: number of the epoch; None = `num_epoch`.
             remove_amp_cast: leave casts of automatic mixed precision out.
 
@@ -398,8 +388,6 @@ class FeedForward:
         """Return the model that `save` wrote.
 
         Args:
-            prefix: start of the file names.
-            epoch: number of the epoch.
             ctx: context, or list of contexts.
             kwargs: further arguments of `FeedForward`.
         """
@@ -432,7 +420,6 @@ class FeedForward:
         """Make a model and train it: the arguments are those of `FeedForward` and of `fit`.
 
         Args:
-            symbol: the network.
             X: (N, ...) inputs, or an iterator that has labels, too.
             y: (N,) labels; None if `X` is an iterator or the network takes none.
             ctx: a Context or a list of them.

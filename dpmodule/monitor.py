@@ -86,11 +86,7 @@ class Monitor:
         self.monitor_all = monitor_all
 
     def install(self, exe: Monitored) -> None:
-        """Watch an executor too.
-
-        Args:
-            exe: the executor.
-        """
+        """Watch an executor too."""
         exe.set_monitor_callback(self.stat_helper, self.monitor_all)
         self.exes.append(exe)
 

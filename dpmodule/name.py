@@ -74,12 +74,6 @@ class Prefix(NameManager):
         self._prefix = prefix
 
     def get(self, name: str | None, hint: str) -> str:
-        """Return the prefixed name.
-
-        Args:
-            name: the name that a program gave; None to make one.
-            hint: kind of the node, such as ``"convolution"``; a number is put behind it.
-        """
         return self._prefix + super().get(name, hint)
 
 

@@ -17,10 +17,6 @@ def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str)
     Args:
         value: one leaf, or a list or tuple of such, to any depth.
         parts: returns what a leaf counts as, such as the single outputs of a symbol; None for what is no leaf.
-        what: names the value in messages.
-
-    Raises:
-        ArgumentError: there is something else in it.
     """
     found = parts(value)
     if found is not None:

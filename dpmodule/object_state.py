@@ -81,8 +81,6 @@ def noted(
     """Return a copy of an object's attributes, packed.
 
     Args:
-        owner: the object.
-        leave_out: names of attributes that are not looked at.
         largest: arrays with more numbers are not copied; None: all are.
     """
     pack = _Packer(largest)
@@ -92,16 +90,7 @@ def noted(
 def changes(
     owner: object, before: Mapping[str, Any], leave_out: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Return the attributes that differ from those that `noted` returned, as plain data and arrays.
-
-    Args:
-        owner: the object.
-        before: what `noted` returned.
-        leave_out: names of attributes that are not looked at.
-
-    Raises:
-        ArgumentError: an attribute has changed and cannot be packed; names it.
-    """
+    """Return the attributes that differ from those that `noted` returned, as plain data and arrays."""
     state, unpackable = packed_changes(owner, before, leave_out)
     for place, kind in unpackable.values():
         raise ArgumentError(
@@ -114,14 +103,7 @@ def changes(
 def packed_changes(
     owner: object, before: Mapping[str, Any], leave_out: frozenset[str] = frozenset(), **how: Any
 ) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
-    """Return what `changes` does, and of attributes that cannot be packed where and what they are, by name.
-
-    Args:
-        owner: the object.
-        before: what `noted` returned.
-        leave_out: names of attributes that are not looked at.
-        **how: as `noted` was given it.
-    """
+    """Return what `changes` does, and of attributes that cannot be packed where and what they are, by name."""
     state: dict[str, Any] = {}
     unpackable: dict[str, tuple[str, str]] = {}
     for name, now in noted(owner, leave_out, **how).items():
@@ -136,17 +118,7 @@ def packed_changes(
 
 
 def restore(owner: Any, before: Mapping[str, Any], state: Mapping[str, Any], **how: Any) -> None:
-    """Give an object the attributes that `changes` of one made alike returned; all others are those of `before`.
-
-    Args:
-        owner: the object.
-        before: what `noted` returned of this one.
-        state: what `changes` returned.
-        **how: as `noted` was given it.
-
-    Raises:
-        ArgumentError: the object is not like the one whose state this is.
-    """
+    """Give an object the attributes that `changes` of one made alike returned; all others are those of `before`."""
     unpack, now = _Unpacker(owner), noted(owner, **how)
     trees: dict[str, Any] = {}
     for name, tree in before.items():
@@ -529,11 +501,7 @@ def state_of(generator: Any) -> Any:
 
 
 def set_state(generator: Any, state: Any) -> None:
-    """Put a generator back into a state that `state_of` returned.
-
-    Raises:
-        ArgumentError: it was a generator of another kind.
-    """
+    """Put a generator back into a state that `state_of` returned."""
     kind, *parts = state
     if kind != state_of(generator)[0]:
         raise ArgumentError(

@@ -42,7 +42,6 @@ class ParamStore:
 
     Args:
         contexts: devices; one copy of everything is kept on each.
-
     A store can be pickled. After `share_memory()`, one that is sent through `torch.multiprocessing`, as an argument of
     a process for example, or inherited by a fork, is a store over the same memory there, to which modules `bind`; else
     the copy has values of its own. Gradients are each process's own and never sent: those of a shared store's copy
@@ -109,7 +108,6 @@ class ParamStore:
             dtype: dtype name.
             needs_grad: whether it has a gradient.
             contexts: where the copies lie instead, one for each of the store's contexts (model parallelism).
-            grad_stype: storage type of the gradient.
 
         Raises:
             ShapeError: it exists with another shape.
@@ -216,7 +214,6 @@ class ParamStore:
         Args:
             arg_params: parameters by name.
             aux_params: auxiliary states by name.
-            allow_extra: pass over unknown names.
 
         Raises:
             ArgumentError: a name is unknown.
@@ -359,11 +356,7 @@ class ParamStore:
         self._give_states(updater, keys)
 
     def _only_updater(self) -> tuple[Updater | None, dict[Any, StateKey]]:
-        """Return what updates the parameters, with its keys.
-
-        Raises:
-            StateError: several do, or a kvstore, on copies of its own.
-        """
+        """Return what updates the parameters, with its keys."""
         found = list(self._updaters.items())
         if not found:
             return None, {}

@@ -107,11 +107,7 @@ class _Recording:
             self.running = None
 
     def write(self) -> None:
-        """Write the trace.
-
-        Raises:
-            StateError: nothing was recorded.
-        """
+        """Write the trace."""
         if not self._parts:
             raise StateError('dump: nothing was recorded; call set_state("run") first')
         path = Path(self.filename)
@@ -125,11 +121,7 @@ class _Recording:
         self._is_written = True
 
     def _finish(self, process: int) -> None:
-        """Write at the end of the program what has not been; torch may crash if it still records then.
-
-        Args:
-            process: number of the process that recorded; a forked one has nothing to write.
-        """
+        """Write at the end of the program what has not been; torch may crash if it still records then."""
         if process != os.getpid():
             return
         self.stop()
@@ -177,7 +169,6 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
 
     Args:
         state: "run" or "stop". A new run goes on with the trace, unless it has been written; then it begins another.
-        profile_process: accepted and ignored.
 
     Raises:
         ArgumentError: another state.
@@ -224,7 +215,6 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
 
     Args:
         finished: stop recording first; a recording that runs is stopped in any case and goes on after.
-        profile_process: accepted and ignored.
 
     Raises:
         StateError: nothing was recorded.
@@ -248,7 +238,6 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
         reset: begin anew afterwards; the trace keeps everything.
         format: "table" or "json".
         sort_by: "total", "avg", "min", "max" or "count".
-        ascending: smallest first.
 
     Raises:
         ArgumentError: another format or order.
@@ -355,11 +344,7 @@ class _TimeRange:
         self._open.__enter__()
 
     def stop(self) -> None:
-        """End the range.
-
-        Raises:
-            StateError: it was not begun.
-        """
+        """End the range."""
         if self._open is None:
             raise StateError(f"{self.name}: stop() without start()")
         self._open.__exit__(None, None, None)
@@ -407,7 +392,6 @@ class Counter:
     Args:
         domain: what it belongs to.
         name: what the trace shows.
-        value: its first value.
     """
 
     def __init__(self, domain: Domain, name: str, value: float | None = None) -> None:
@@ -464,10 +448,6 @@ class Marker:
         self._label = f"{domain}::{name}"
 
     def mark(self, scope: str = "process") -> None:
-        """Record the present moment.
-
-        Args:
-            scope: accepted and ignored.
-        """
+        """Record the present moment."""
         with torch.profiler.record_function(self._label):
             pass

@@ -89,11 +89,7 @@ class Registry(Generic[T]):
         return _Classes(self)
 
     def get(self, name: str) -> type[T] | None:
-        """Return the class of a name in lower case, None if nothing has this name.
-
-        Args:
-            name: lower-case name.
-        """
+        """Return the class of a name in lower case, None if nothing has this name."""
         if name not in self._classes and name in self._later:
             import_module(self._later[name])
         return self._classes.get(name)

@@ -37,13 +37,9 @@ def write(file: IO[bytes], state: Mapping[str, Any]) -> None:
     """Write a state to an open file.
 
     Args:
-        file: the file.
         state: None, numbers, str, bytes, arrays (NumPy's, torch's, NDArrays), and lists, tuples, sets, deques and
             dicts of them. Values come back with equal types, arrays and NumPy scalars with equal dtypes and shapes;
             NDArrays and tensors come back on the CPU.
-
-    Raises:
-        ArgumentError: it holds something else, which the message names, or it contains itself.
     """
     packer = _Packer()
     try:
@@ -54,12 +50,7 @@ def write(file: IO[bytes], state: Mapping[str, Any]) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the state that a file holds.
-
-    Raises:
-        FileError: the file cannot be read.
-        FileFormatError: it is damaged, of another version, or something else.
-    """
+    """Return the state that a file holds."""
     name = os.fspath(path)
     arrays, texts = safetensors.read(name)
     packed = _state(name, texts)
@@ -175,11 +166,7 @@ class _Packer:
 
 
 def _dtype_text(value: np.ndarray[Any, Any] | np.generic, place: str) -> str:
-    """Return the text from which NumPy makes the dtype of a value again.
-
-    Raises:
-        ArgumentError: there is none, as for objects, records and dtypes of other packages.
-    """
+    """Return the text from which NumPy makes the dtype of a value again."""
     dtype = value.dtype
     if dtype.hasobject or np.dtype(dtype.str) != dtype:
         raise ArgumentError(

@@ -31,7 +31,6 @@ class Feature:
 
     Args:
         name: MXNet's name of it.
-        enabled: torch has it.
     """
 
     name: str

@@ -20,12 +20,6 @@ def split_input_slice(batch_size: int, work_load_list: Sequence[float]) -> list[
 
     Args:
         batch_size: number of samples.
-        work_load_list: a positive number for every device; shares are proportional.
-
-    Raises:
-        ArgumentError: a device would get nothing.
-
-    Source: MXNet 1.9.1 `executor_manager._split_input_slice`.
     """
     total = _check(batch_size, work_load_list)
     shares = [round(w * batch_size / total) for w in work_load_list]
@@ -53,7 +47,6 @@ def split_batch(batch_size: int, workload: Sequence[float]) -> list[slice]:
 
     Args:
         batch_size: number of samples.
-        workload: a positive number for every device.
     """
     total = _check(batch_size, workload)
     quotas = [w * batch_size / total for w in workload]

@@ -102,13 +102,7 @@ def use_np_shape(func: F) -> F:
 
 
 def _inside(scope: Callable[[], AbstractContextManager[Any]], what: str, target: F) -> F:
-    """Let a function or the methods of a class run inside a scope; return it decorated.
-
-    Args:
-        scope: makes the scope, anew for each call.
-        what: the decorator, for the message.
-        target: the function or class.
-    """
+    """Let a function or the methods of a class run inside a scope; return it decorated."""
     if isinstance(target, type):
         for name in {name for cls in target.__mro__[:-1] for name in vars(cls)}:
             member = inspect.getattr_static(target, name)

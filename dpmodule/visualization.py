@@ -50,11 +50,7 @@ def _graph_of(symbol: Any) -> Graph:
 
 
 def _shapes(graph: Graph, shape: Mapping[str, Shape] | None) -> dict[Node, Any]:
-    """Return the output shapes of every node; none without input shapes.
-
-    Raises:
-        ShapeError: the shapes given do not determine all others.
-    """
+    """Return the output shapes of every node; none without input shapes."""
     if shape is None:
         return {}
     found = infer_shapes(graph, dict(shape))
@@ -126,7 +122,6 @@ def print_summary(
     a weight, the first one has it. Without `shape` the counts are 0.
 
     Args:
-        symbol: the network.
         shape: shapes of the inputs by name, such as ``{"data": (1, 3, 224, 224)}``.
         line_length: width of the table in characters.
         positions: where the columns end, as parts of `line_length` (or in characters, when the last is above 1).
@@ -184,9 +179,7 @@ class NetworkPicture:
     """What `plot_network` returns where the package graphviz is missing: a picture that notebooks show.
 
     Args:
-        svg: the picture.
         title: name of the file that `render` writes by default.
-        save_format: format of that file.
     """
 
     def __init__(self, svg: str, title: str, save_format: str) -> None:
@@ -204,9 +197,6 @@ class NetworkPicture:
         Args:
             filename: path without ending (default: the title).
             format: "svg" (default: `save_format`).
-
-        Raises:
-            MissingPackageError: another format, which only graphviz writes.
         """
         wanted = format or self.format
         if wanted != "svg":
@@ -232,7 +222,6 @@ def plot_network(
     """Draw a network with Graphviz, or without it where it is missing.
 
     Args:
-        symbol: the network.
         title: name of the drawing, and of the file it is rendered to.
         save_format: file format of `render`, such as "pdf", "png" or "svg".
         shape: shapes of the inputs by name; with them the edges carry shapes.

@@ -52,9 +52,6 @@ def agent_class(spec: str, trusted: Collection[str | None] | None = None) -> tup
     Args:
         spec: the name of an agent that is ready, or ``package.module:Class``, either with ``:arguments`` behind it.
         trusted: modules that may be imported besides our own; None: any. For names that come from a file.
-
-    Raises:
-        ArgumentError: there is no such agent, or its module is not trusted.
     """
     return _find("model", spec, AGENTS, trusted)
 
@@ -63,9 +60,6 @@ def task_class(spec: str) -> tuple[Any, str]:
     """Return the class of teachers that a name means, and the arguments after the name; see `agent_class`.
 
     A module alone means its class ``DefaultTeacher``.
-
-    Raises:
-        ArgumentError: there is no such task.
     """
     return _find("task", spec, TASKS, None)
 
@@ -75,10 +69,6 @@ def teacher_of(opt: Mapping[str, Any], task: str) -> Any:
 
     Args:
         opt: options; the teacher gets the name of the task, and the arguments after it as ``task_arguments``.
-        task: the name; see `task_class`.
-
-    Raises:
-        ArgumentError: there is no such task.
     """
     kind, arguments = task_class(task)
     return kind({**opt, "task": task, "task_arguments": arguments})
@@ -100,11 +90,7 @@ def str2class(value: str) -> Any:
 
 
 def class2str(value: type) -> str:
-    """Return the text that `str2class` reads.
-
-    Args:
-        value: a class.
-    """
+    """Return the text that `str2class` reads."""
     return f"{value.__module__}:{value.__qualname__}"
 
 

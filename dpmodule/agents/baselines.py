@@ -30,7 +30,6 @@ class RepeatLabelAgent(Agent):
         opt: options; ``returnOneRandomAnswer`` (default True): one label, drawn at random, and not all in one text;
             ``cantAnswerPercent``: how often it does not know, from 0 to 1 (default 0); ``cantAnswerMessage``: what it
             says then.
-        shared: of another instance.
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
@@ -41,7 +40,6 @@ class RepeatLabelAgent(Agent):
         self.cantAnswerMessage = str(self.opt.get("cantAnswerMessage", _NOTHING))
 
     def act(self) -> Message:
-        """Return a label as the reply."""
         reply: Message = {"id": self.getID()}
         seen = self.observation or {}
         labels = seen.get("labels") or seen.get("eval_labels")
@@ -61,7 +59,6 @@ class RepeatQueryAgent(Agent):
         self.id = "RepeatQueryAgent"
 
     def act(self) -> Message:
-        """Return the question as the reply."""
         text = (self.observation or {}).get("text")
         return {"id": self.getID(), "text": "Nothing to repeat yet." if text is None else text}
 
@@ -71,7 +68,6 @@ class RandomCandidateAgent(Agent):
 
     Args:
         opt: options; it draws with Python's `random`.
-        shared: of another instance.
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
@@ -79,7 +75,6 @@ class RandomCandidateAgent(Agent):
         self.id = "RandomCandidateAgent"
 
     def act(self) -> Message:
-        """Return the candidates in a random order, the first of which is the reply."""
         candidates = list((self.observation or {}).get("label_candidates") or ())
         if not candidates:
             return {"id": self.getID(), "text": _NOTHING}
@@ -91,10 +86,7 @@ class _Index:
     """Candidates by the words in them.
 
     Args:
-        candidates: the texts.
-        tokenize: splits a text.
         counts: how often each token comes, None: in how many of the candidates it does.
-        total: the sum of these.
     """
 
     def __init__(
@@ -144,7 +136,6 @@ class IrBaselineAgent(Agent):
             ``history_size``: how many of the last texts of an episode are the question (default 1); ``model_file``:
             where `save` writes, and where the dictionary comes from if ``dict_file`` does not say; see also
             `DictionaryAgent`.
-        shared: of another instance.
 
     Raises:
         ArgumentError: an option is no such thing.
@@ -197,11 +188,6 @@ class IrBaselineAgent(Agent):
         return sum(count for token, count in words.freqs().items() if token not in special)
 
     def observe(self, observation: Any) -> Any:
-        """Take a question, and in training count its words and those of its labels.
-
-        Args:
-            observation: the message with the question as ``text``, in training with ``labels``.
-        """
         self.observation = observation
         if text := observation.get("text"):
             self._history.append(text)
@@ -213,7 +199,6 @@ class IrBaselineAgent(Agent):
         return observation
 
     def act(self) -> dict[str, Any]:
-        """Return the candidates as `text_candidates`, and the best of them as `text`."""
         seen = self.observation or {}
         reply: dict[str, Any] = {"id": self.getID()}
         candidates = seen.get("label_candidates") or self._fixed
@@ -237,24 +222,14 @@ class IrBaselineAgent(Agent):
         return self._index
 
     def reset(self) -> None:
-        """Forget the dialogue so far."""
         super().reset()
         self._history.clear()
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of: the same dictionary and file of candidates."""
         own = {"dictionary": self.dictionary.share(), "fixed": self._fixed, "total": self._total}
         return {**super().share(), **own}
 
     def save(self, path: str | None = None) -> None:
-        """Write the options to ``PATH.opt`` and the dictionary to ``PATH.dict``, both or neither.
-
-        Args:
-            path: the model file (default: what ``model_file`` names; nothing is written without).
-
-        Raises:
-            FileError: a file cannot be written.
-        """
         path = path or self.opt.get("model_file")
         if path:
             words = f"{path}.dict"

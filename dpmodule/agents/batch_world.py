@@ -12,44 +12,31 @@ from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, check_text
 
 
 class WorldOfCopies(World):
-    """A world whose copies of another one parley; what is asked about the task, the original answers.
-
-    Args:
-        opt: options.
-        world: the original world.
-
-    Attributes:
-        world: the original world.
-    """
+    """A world whose copies of another one parley; what is asked about the task, the original answers."""
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
         super().__init__(opt)
         self.world = world
 
     def getID(self) -> str:
-        """Return the name of the task."""
         return self.world.getID()
 
     def get_agents(self) -> list[Any]:
-        """Return the agents of the original world."""
         return self.world.get_agents()
 
     def _epoch_size(self, which: int) -> int:
         return self.world._epoch_size(which)
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy of the original world is made of."""
         return self.world.share()
 
     def _report(self) -> dict[str, Any]:
         return self.world.report()
 
     def reset_metrics(self) -> None:
-        """Count anew."""
         self.world.reset_metrics()
 
     def save_agents(self) -> None:
-        """Have the original agents write what they have learned."""
         self.world.save_agents()
 
 
@@ -57,9 +44,7 @@ def row_of(world: World, index: int, **changes: Any) -> World:
     """Return a copy of a world for a row of a batch.
 
     Args:
-        world: the original.
         index: number of the row.
-        changes: options that are others for it.
     """
     return copied_world(numbered(world.share(), {"batchindex": index, **changes}))
 
@@ -73,7 +58,6 @@ def numbered(shared: Any, numbers: Mapping[str, int]) -> Any:
     """Return what a world shares with numbers in every dict of options and every agent's dict.
 
     Args:
-        shared: what the `share` of a world returned.
         numbers: such as ``{"batchindex": 0}``.
     """
     found = dict(shared)
@@ -89,12 +73,7 @@ def batch_of_replies(agent: Any, observations: Any, count: int) -> Sequence[Any]
     """Return what the `batch_act` of an agent says, a message for each row.
 
     Args:
-        agent: the original agent.
-        observations: what its copies' `observe` returned.
         count: how many rows there are; of more messages the first ones count.
-
-    Raises:
-        ArgumentError: it returned fewer messages, or something else than a list.
     """
     acts = agent.batch_act(observations)
     length = len(acts) if isinstance(acts, (list, tuple)) else None
@@ -134,7 +113,6 @@ class BatchWorld(WorldOfCopies):
 
     Args:
         opt: options; ``batchsize``: number of rows.
-        world: the original world.
 
     Attributes:
         world: the original world.
@@ -166,7 +144,6 @@ class BatchWorld(WorldOfCopies):
         self._counted = [FixedDialogTeacher.observes_rows(column) for column in self._columns or ()]
 
     def parley(self) -> None:
-        """Let every agent act once in every row."""
         if self._chooses:
             for row in self.worlds:
                 row.parley_init()  # type: ignore[attr-defined]
@@ -187,7 +164,6 @@ class BatchWorld(WorldOfCopies):
         """Return what an agent says in every row.
 
         Args:
-            index: number of the agent.
             batch_observation: what its copies' `observe` returned.
 
         Raises:
@@ -219,7 +195,6 @@ class BatchWorld(WorldOfCopies):
         """Let an agent's copies observe what another one said in every row.
 
         Args:
-            index: number of the agent.
             batch_actions: what was said.
             index_acting: number of the agent that said it.
 
@@ -264,7 +239,6 @@ class BatchWorld(WorldOfCopies):
         return [row.get_agents()[index] for row in self.worlds]
 
     def display(self) -> str:
-        """Return the last messages of every row as text."""
         shown = [f"[--batchsize {len(self.worlds)}--]"]
         for number, row in enumerate(self.worlds):
             shown += [f"[batch world {number}:]", row.display()]
@@ -274,24 +248,20 @@ class BatchWorld(WorldOfCopies):
         return len(self.worlds)
 
     def episode_done(self) -> bool:
-        """Say whether the episodes of all rows are done."""
         return all(row.episode_done() for row in self.worlds)
 
     def epoch_done(self) -> bool:
-        """Say whether the original is done with this epoch, or all rows are."""
         return (
             _is_sorted(self.world) and self.world.epoch_done() or all(row.epoch_done() for row in self.worlds)
         )
 
     def reset(self) -> None:
-        """Begin a new epoch in all rows."""
         self.world.reset()
         for row in self.worlds:
             row.reset()
         self.acts[:] = self.batch_observations[:] = [None] * len(self.acts)
 
     def shutdown(self) -> None:
-        """Shut down the agents of all rows, and the original ones."""
         for row in self.worlds:
             row.shutdown()
         self.world.shutdown()

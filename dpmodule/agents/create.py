@@ -30,7 +30,6 @@ class MultiTaskTeacher(Teacher):
 
     Args:
         opt: options; ``task`` names the tasks, with commas between.
-        shared: of another instance.
 
     Attributes:
         tasks: the teachers.
@@ -65,7 +64,6 @@ class MultiTaskTeacher(Teacher):
                 return
 
     def act(self) -> Message:
-        """Return the next example of a task, ``{"episode_done": True}`` if there is none left."""
         if self.new_task:
             self._choose()
         if self.task_idx < 0:
@@ -75,62 +73,43 @@ class MultiTaskTeacher(Teacher):
         return action
 
     def observe(self, observation: Any) -> Any:
-        """Have the task that asked count the reply.
-
-        Args:
-            observation: the reply to the question of the last `act`.
-        """
         self.observation = observation
         return observation if self.task_idx < 0 else self.tasks[self.task_idx].observe(observation)
 
     def epoch_done(self) -> bool:
-        """Say whether all tasks are done."""
         return all(task.epoch_done() for task in self.tasks)
 
     def num_examples(self) -> int:
-        """Return how many examples all tasks have."""
         return sum(task.num_examples() or 0 for task in self.tasks)
 
     def num_episodes(self) -> int:
-        """Return how many episodes all tasks have."""
         return sum(task.num_episodes() or 0 for task in self.tasks)
 
     def report(self) -> dict[str, Any]:
-        """Return the reports of all tasks; see `aggregate_metrics`."""
         return aggregate_metrics(by_name((task.getID(), task.report()) for task in self.tasks))
 
     def reset(self) -> None:
-        """Begin a new epoch of all tasks."""
         super().reset()
         for task in self.tasks:
             task.reset()
         self.new_task, self.task_idx = True, -1
 
     def reset_metrics(self) -> None:
-        """Count anew."""
         for task in self.tasks:
             task.reset_metrics()
 
     def save(self, path: str | None = None) -> None:
-        """Have all tasks write what they have to.
-
-        Args:
-            path: handed to each task.
-        """
         for task in self.tasks:
             task.save(path)
 
     def expect_workers(self, workers: int) -> None:
-        """Have all tasks move what copies have in common to where workers find it."""
         for task in self.tasks:
             task.expect_workers(workers)
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of: what the tasks share."""
         return {**super().share(), "tasks": [task.share() for task in self.tasks]}
 
     def shutdown(self) -> None:
-        """Shut down all tasks."""
         for task in self.tasks:
             task.shutdown()
 

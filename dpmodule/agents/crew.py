@@ -44,10 +44,7 @@ class CrewWork:
 
     Args:
         opt: options of its world; ``batchsize`` above 1: a `BatchWorld` over its copy.
-        shared: what the copy is made of.
         index: number of the worker.
-        entropy: of its random numbers; none: leave the generators alone.
-        is_training: whether an epoch begins anew by itself.
     """
 
     opt: Mapping[str, Any]
@@ -144,11 +141,7 @@ def _serve_process(channel: Channel, board: Board, work: CrewWork, *parts: _Shar
 
 
 class _Processes:
-    """Workers that are processes.
-
-    Args:
-        method: how they are started, see `Supervisor`.
-    """
+    """Workers that are processes."""
 
     may_spin = True
     start_s = START_S
@@ -250,16 +243,8 @@ class Crew:
     """Workers, and what their parent tells them and hears of them.
 
     Args:
-        works: what each does.
-        mode: "fork", "spawn" or "thread".
         timeout_s: how long one may take for an order while its parent waits, in seconds.
         ahead: how many parleys one may be given at most before it has done the first of them.
-
-    Attributes:
-        is_open: whether the workers are there.
-
-    Raises:
-        WorkerDied, WorkerStuck, BaseException: as every method does, see `release`.
     """
 
     def __init__(self, works: Sequence[CrewWork], mode: str, timeout_s: float, ahead: int) -> None:
@@ -286,12 +271,6 @@ class Crew:
 
         Args:
             ahead: whether one is free that still has to do a parley.
-
-        Raises:
-            WorkerDied: a worker is gone.
-            WorkerStuck: a worker does not finish in time.
-            StateError: the workers have ended before.
-            BaseException: whatever a worker raised.
         """
         orders = self._orders
         self._count += 1

@@ -70,7 +70,6 @@ class DialogData:
         """Return an example as a message, and whether it is the last of all.
 
         Args:
-            episode_idx: number of the episode.
             entry_idx: number of the example in it.
         """
         episode = self.data[episode_idx]
@@ -207,9 +206,6 @@ class _Candidates:
 
     Args:
         texts: the candidates, of which equal ones are kept once; None: there are none.
-
-    Raises:
-        ArgumentError: one of them is not a text.
     """
 
     def __init__(self, texts: Iterable[str] | None) -> None:
@@ -248,15 +244,7 @@ def _episodes(examples: Iterable[tuple[Any, bool]]) -> Iterator[tuple[Message, .
 
 
 def _message(entry: Any, place: int) -> Message:
-    """Return the message of an example.
-
-    Args:
-        entry: see `DialogData`.
-        place: number of the example, for errors.
-
-    Raises:
-        ArgumentError: it is not an example, or its first label is not among its candidates.
-    """
+    """Return the message of an example."""
     if (
         isinstance(entry, str)
         or not isinstance(entry, (Mapping, tuple, list))

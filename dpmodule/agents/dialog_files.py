@@ -32,11 +32,7 @@ class _BadDialogLine(Exception):
 
 
 def bad_line_mode(opt: Any) -> str:
-    """Return what options say to do about malformed lines: ``"error"`` (default) or ``"skip"``.
-
-    Raises:
-        ArgumentError: they say something else.
-    """
+    """Return what options say to do about malformed lines: ``"error"`` (default) or ``"skip"``."""
     mode = opt.get("on_bad_line") or "error"
     if mode not in ("error", "skip"):
         raise ArgumentError(f"on_bad_line is {mode!r}, expected 'error' or 'skip' (--on-bad-line)")
@@ -47,13 +43,8 @@ class DialogFile:
     """A file of dialogues, which is read line by line.
 
     Args:
-        path: its path.
         on_bad_line: ``"error"``: raise `FileFormatError` at a malformed line; ``"skip"``: leave it out, and warn once,
             at the end, of how many there were.
-        warns: whether to warn.
-
-    Raises:
-        ArgumentError: no file is named.
     """
 
     def __init__(
@@ -69,15 +60,7 @@ class DialogFile:
         self._warns = warns
 
     def read(self, parse: Callable[[str], Any]) -> Iterator[Any]:
-        """Yield what a function makes of every line that is not blank; None for a malformed one that is skipped.
-
-        Args:
-            parse: makes something of a line, or raises `_BadLine`.
-
-        Raises:
-            FileError: the file cannot be read.
-            FileFormatError: a line is malformed.
-        """
+        """Yield what a function makes of every line that is not blank; None for a malformed one that is skipped."""
         bad, first = 0, ""
         for number, data in enumerate(self._lines(), start=1):
             try:
@@ -182,9 +165,6 @@ class DialogFile:
         Args:
             label_turns: ``"both"``: every turn is the label of the one before; ``"secondspeaker"``: only the second,
                 fourth... are; ``"firstspeaker"``: only the third, fifth...
-
-        Raises:
-            ArgumentError: `label_turns` is none of these.
         """
         if label_turns not in _STARTS:
             raise ArgumentError(f"label_turns is {label_turns!r}, expected one of {', '.join(_STARTS)}")

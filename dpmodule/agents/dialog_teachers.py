@@ -24,7 +24,6 @@ class DialogTeacher(FixedDialogTeacher):
 
     Args:
         opt: options; ``datafile``: what `setup_data` is given (default: what follows the task's name).
-        shared: of another instance.
 
     Raises:
         ArgumentError: an option is no such thing, or an example, or one of its labels is not among its candidates.
@@ -62,9 +61,6 @@ class DialogTeacher(FixedDialogTeacher):
 
         An example is ``(text, labels, reward, candidates, image)``, the last ones of which may be missing or None, or a
         message.
-
-        Args:
-            path: the file that options name.
         """
         raise NotImplementedError(f"{type(self).__name__} has to define setup_data(path)")
 
@@ -76,23 +72,18 @@ class DialogTeacher(FixedDialogTeacher):
         return None
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of: the same episodes."""
         return {**super().share(), "data": self.data}
 
     def get(self, episode_idx: int, entry_idx: int = 0) -> Message:
-        """Return an example."""
         return self.data.get(episode_idx, entry_idx)[0]  # type: ignore[no-any-return]
 
     def num_examples(self) -> int:
-        """Return how many examples there are; a stream is read once to count them."""
         return self.data.num_examples()  # type: ignore[no-any-return]
 
     def num_episodes(self) -> int:
-        """Return how many episodes there are; a stream is read once to count them."""
         return self.data.num_episodes()  # type: ignore[no-any-return]
 
     def next_example(self) -> tuple[Message, bool]:
-        """Return the next example, and whether the epoch is done with it."""
         if not self.stream:
             return super().next_example()
         if self.episode_done:
@@ -107,14 +98,12 @@ class DialogTeacher(FixedDialogTeacher):
         return example, self.training and self._is_last and self.episode_done
 
     def epoch_done(self) -> bool:
-        """Say whether there is nothing left in this epoch for this copy."""
         if not self.stream:
             return super().epoch_done()
         next_number = 0 if self.training else self.index.peek()
         return self.epochDone or self.episode_done and self.data.ends_before(next_number)
 
     def shutdown(self) -> None:
-        """Close the file of a stream."""
         if self.stream:
             self.data.reset()
         super().shutdown()
@@ -140,7 +129,6 @@ class FbDialogTeacher(DialogTeacher):
             of candidates for all examples that have none of their own, see `load_cands`; ``cloze``: whether each
             episode begins with the line "Fill in the blank in the last sentence."; ``on_bad_line``: ``"error"``
             (default), or ``"skip"``, which leaves malformed lines out and warns of their number.
-        shared: of another instance.
 
     Attributes:
         cands: the candidates of `load_cands`.
@@ -157,11 +145,9 @@ class FbDialogTeacher(DialogTeacher):
         super().__init__(opt, shared)
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of: the same candidates, too."""
         return {**super().share(), "cands": self.cands}
 
     def label_candidates(self) -> Iterable[str] | None:
-        """Return the candidates of the file that ``cands_datafile`` names."""
         return self.cands
 
     def load_cands(self, path: Any) -> Iterable[str] | None:
@@ -173,7 +159,6 @@ class FbDialogTeacher(DialogTeacher):
         return DialogFile(path, bad_line_mode(self.opt)).candidates() if path else None
 
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
-        """Yield the examples of the file."""
         for entry, begins in self.file(path).numbered(self.cloze):
             _, labels, reward = entry[:3]
             if reward is None and (labels or not self.training):  # else there is nothing to learn from
@@ -188,7 +173,6 @@ class ParlAIDialogTeacher(DialogTeacher):
 
     Args:
         opt: options; see `FbDialogTeacher`.
-        shared: of another instance.
 
     Raises:
         FileError: the file cannot be read.
@@ -196,7 +180,6 @@ class ParlAIDialogTeacher(DialogTeacher):
     """
 
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
-        """Yield the examples of the file."""
         return self.file(path).fields()
 
 
@@ -206,7 +189,6 @@ class ConversationTeacher(DialogTeacher):
     Args:
         opt: options; see `FbDialogTeacher`, and ``label_turns``: ``"both"`` (default): every turn is the label of the
             one before it; ``"firstspeaker"`` or ``"secondspeaker"``: only what that one says is.
-        shared: of another instance.
 
     Raises:
         FileError: the file cannot be read.
@@ -230,5 +212,4 @@ class ConversationTeacher(DialogTeacher):
         return group
 
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
-        """Yield the examples of the file."""
         return self.file(path).conversations(self.opt.get("label_turns") or "both")

@@ -39,8 +39,6 @@ def find_ngrams(token_dict: Collection[str], text: Sequence[str], n: int) -> lis
     """Return tokens, those that are a known n-gram joined by blanks; longer n-grams go before shorter ones.
 
     Args:
-        token_dict: the n-grams that are known.
-        text: the tokens.
         n: how many tokens an n-gram has at most.
 
     Example:
@@ -337,7 +335,6 @@ class DictionaryAgent(Agent):
     # as an agent
 
     def act(self) -> dict[str, Any]:
-        """Count the texts of the message that was observed last, as `dict_textfields` names them."""
         observation = self.observation or {}
         for field in self.textfields:
             value = observation.get(field)
@@ -347,12 +344,10 @@ class DictionaryAgent(Agent):
         return {"id": self.getID()}
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of: the same tables."""
         tables = {"freq": self.freq, "tok2ind": self.tok2ind, "ind2tok": self.ind2tok}
         return {**super().share(), **tables, "revision": self._revision}
 
     def shutdown(self) -> None:
-        """Write the file that `dict_file` names, if something has been added; copies leave it to their original."""
         if self.opt.get("dict_file") and self._has_changed and not self._is_copy:
             self.save()
 

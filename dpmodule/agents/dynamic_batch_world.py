@@ -19,14 +19,7 @@ _NO_EXAMPLE = frozenset({"episode_done", "id"})
 
 
 class _Waiting:
-    """What a row's agent has observed and not answered yet.
-
-    Args:
-        row: number of the row.
-        observation: what its `observe` returned.
-        tokens: length of the text: number of spaces and 1.
-        age: number of the observation among all.
-    """
+    """What a row's agent has observed and not answered yet."""
 
     __slots__ = ("age", "observation", "row", "tokens")
 
@@ -84,7 +77,6 @@ class DynamicBatchWorld(WorldOfCopies):
         self._asked = self._examples_seen = 0
 
     def parley(self) -> None:
-        """Let teachers ask in all rows that wait for nothing, and answer one batch."""
         self._ask()
         batch = self._take()
         self._answered = [each.row for each in batch]
@@ -145,26 +137,21 @@ class DynamicBatchWorld(WorldOfCopies):
             self._idle.append(each.row)
 
     def display(self) -> str:
-        """Return the last messages of the rows of the last batch as text."""
         shown = [f"[--batch of {len(self._answered)}--]"]
         for number in self._answered:
             shown += [f"[batch world {number}:]", self.worlds[number].display()]
         return "\n".join([*shown, "[--end of batch--]"])
 
     def get_total_exs(self) -> int:
-        """Return how many examples have been answered."""
         return self._examples_seen
 
     def episode_done(self) -> bool:
-        """Say whether the episodes of all rows of the last batch are done."""
         return all(self.worlds[number].episode_done() for number in self._answered)
 
     def epoch_done(self) -> bool:
-        """Say whether nothing waits, and all rows are done."""
         return not self._waiting and all(row.epoch_done() for row in self.worlds)
 
     def reset(self) -> None:
-        """Begin a new epoch in all rows; what waits is forgotten."""
         self.world.reset()
         for row in self.worlds:
             row.reset()
@@ -172,7 +159,6 @@ class DynamicBatchWorld(WorldOfCopies):
         self._idle, self._answered = list(range(len(self.worlds))), []
 
     def shutdown(self) -> None:
-        """Shut down the agents of all rows, and the original ones."""
         for row in self.worlds:
             row.shutdown()
         self.world.shutdown()
@@ -182,10 +168,8 @@ def best_window(lengths: Sequence[int], place: int, budget: int, most: int) -> t
     """Return which of sorted lengths make the fullest batch that has a certain one in it: the first, and the end.
 
     Args:
-        lengths: tokens of each, rising.
         place: the one that has to be in it, even if it alone is too long.
         budget: what the longest and 1, times their number, may be at most.
-        most: how many there may be.
 
     Example:
         >>> best_window([1, 1, 2, 5, 30], 2, 12, 100)

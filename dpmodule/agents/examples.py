@@ -43,7 +43,6 @@ class DataLoader:
 
         Args:
             receive_fn: called with the future when the function has returned or raised.
-            load_fn: the function.
             args: its arguments, by position or by name.
         """
         if self._pid != os.getpid():  # forked; the thread is the parent's
@@ -83,7 +82,6 @@ def flatten(
         context_length: how many texts and labels an example has in all, its own text among them; -1: all; 0 and 1: its
             own text alone.
         include_labels: whether labels of earlier examples are in the context, one of each, drawn at random.
-        rng: what draws them.
 
     Example:
         >>> talk = [{"text": "a", "labels": ["b"]}, {"text": "c", "labels": ["d"]}]
@@ -108,10 +106,8 @@ def sort_data(examples: Iterable[Message], by_labels: bool, rng: Random) -> list
     """Return examples by the number of spaces in their texts, equal ones in a random order.
 
     Args:
-        examples: what to sort.
         by_labels: whether those with equal texts are sorted by the mean number of spaces in their labels, if they
             have any.
-        rng: what breaks ties.
     """
     return sorted(examples, key=lambda example: (*_lengths(example, by_labels), rng.random()))
 
@@ -192,9 +188,6 @@ class EpisodePlaces:
     Args:
         rows: how many copies there are: workers times rows of a batch.
         given: what `state` returned earlier, to go on from; None: no copy is within an episode.
-
-    Raises:
-        ArgumentError: that was of another number of copies.
     """
 
     def __init__(self, rows: int, given: Sequence[Sequence[int]] | None = None) -> None:

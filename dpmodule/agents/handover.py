@@ -125,11 +125,7 @@ class Board:
     """What parent and workers have in common: cells of 64 bits, and a bell for each of them.
 
     Args:
-        workers: how many.
         ahead: how many orders one may have at most before it has carried out the first of them.
-
-    Raises:
-        MemoryError: there is no shared memory left.
     """
 
     def __init__(self, workers: int, ahead: int = 1) -> None:
@@ -189,7 +185,6 @@ class Desk:
     """A worker's side of the board.
 
     Args:
-        board: the board.
         worker: number of the worker.
         channel_fd: what becomes readable when the parent closes the channel; None: there is none.
         may_spin: whether to look before sleeping; threads of one process would take time from each other.
@@ -246,7 +241,6 @@ class Desk:
 
         Args:
             at_end: whether there is nothing left in this epoch for this worker.
-            ended: whether to count an end of an epoch.
         """
         cells = self._cells
         cells[_AT_END] = at_end
@@ -262,10 +256,6 @@ class Desk:
 
 class BoardOrders:
     """The parent's side of the board.
-
-    Args:
-        board: the board.
-        may_spin: whether to look before sleeping.
 
     Attributes:
         is_alarmed: whether a descriptor given to `watch` was readable when `sleep` looked last.
@@ -309,7 +299,6 @@ class BoardOrders:
         It is the one that had its turn longest ago. If all are at their end: any, as soon as all are idle.
 
         Args:
-            command: what it will be told.
             ahead: whether it may have the same command to carry out before.
         """
         cells, is_busy = self._cells, False

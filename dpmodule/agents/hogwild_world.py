@@ -104,27 +104,11 @@ class HogwildWorld(WorldOfCopies):
         self._ahead_until = self._last_ahead()
 
     def parley(self) -> None:
-        """Have the next worker that is free parley; wait until there is one.
-
-        Where the epoch is almost done, that is one which still has examples.
-
-        Raises:
-            WorkerDied: a worker is gone.
-            WorkerStuck: a worker does not finish in time.
-            StateError: the world has been shut down.
-            BaseException: whatever a worker raised.
-        """
         self._is_over = False
         self._crew.release(self.total_parleys < self._ahead_until)
         self.update_counters()
 
     def epoch_done(self) -> bool:
-        """Say whether all workers are done with this epoch.
-
-        They are asked only when the original says that no example is left, or each of them said that it has none; so
-        that this waits for none of them before. In training, where epochs follow each other: whether one has ended
-        since this last said so.
-        """
         if not self._crew.is_open:
             self._is_over = self._is_over or self.world.epoch_done()
         elif self._is_training:
@@ -140,7 +124,6 @@ class HogwildWorld(WorldOfCopies):
         return may_be and self._crew.is_over()
 
     def reset(self) -> None:
-        """Begin a new epoch, in the original world and in all workers."""
         self._crew.settle()
         self.world.reset()
         self._crew.tell(RESET)
@@ -158,12 +141,10 @@ class HogwildWorld(WorldOfCopies):
         return self.total_parleys + self._examples() // self._rows() - most
 
     def reset_metrics(self) -> None:
-        """Count anew, after what is under way."""
         self._settle()
         super().reset_metrics()
 
     def save_agents(self) -> None:
-        """Have the original agents write what has been learned, after what is under way."""
         self._settle()
         super().save_agents()
 
@@ -180,23 +161,12 @@ class HogwildWorld(WorldOfCopies):
         return int(self.opt.get("batchsize") or 1)
 
     def get_acts(self) -> list[Any]:
-        """Return the last messages of the original world, which has none: its copies speak."""
         return self.world.get_acts()
 
     def display(self) -> NoReturn:
-        """Shut down, and raise: the messages are in the workers.
-
-        Raises:
-            NotSupportedError: always; a StateError and a NotImplementedError.
-        """
         self._refuse("display")
 
     def episode_done(self) -> NoReturn:
-        """Shut down, and raise: each worker is in an episode of its own.
-
-        Raises:
-            NotSupportedError: always; a StateError and a NotImplementedError.
-        """
         self._refuse("episode_done")
 
     def _refuse(self, name: str) -> NoReturn:
@@ -207,13 +177,6 @@ class HogwildWorld(WorldOfCopies):
         )
 
     def shutdown(self) -> None:
-        """Wait for what is under way, shut down the workers' worlds, end them, and shut down the original world.
-
-        Further calls do nothing.
-
-        Raises:
-            WorkerDied, WorkerStuck, BaseException: a worker did not finish what it was at; it has ended all the same.
-        """
         if self._is_shut:
             return
         self._is_shut = True

@@ -208,7 +208,6 @@ class Metrics:
         """Count the replies of the rows of a batch, as `update` would one by one, in less time.
 
         Args:
-            observations: the replies.
             labels: what each of them should have been.
 
         Raises:

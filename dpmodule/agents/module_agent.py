@@ -58,7 +58,6 @@ class ModuleAgent(Agent):
 
     Args:
         opt: options:
-
             - ``dict_file``: the dictionary's file; without it one is built of the training examples of ``task``;
             - ``model_file``: where the agent is saved, and what it is loaded from if that has been done;
             - ``contexts``: where the module runs: a context, a list of them, or text such as "cpu(0),cpu(1)";
@@ -67,7 +66,6 @@ class ModuleAgent(Agent):
             - ``context_length`` and ``include_labels``: how much of an episode a text has in front; see `History`;
             - ``initializer``: name of an initializer (default "xavier");
             - ``on_nonfinite``: see `BaseModule.fit`.
-        shared: of another instance.
 
     Attributes:
         dict: the dictionary.
@@ -130,7 +128,6 @@ class ModuleAgent(Agent):
         """Return the network: a symbol, or a function from a bucket's key to (symbol, data names, label names).
 
         Args:
-            opt: the options of the agent.
             dict: the `DictionaryAgent` with the tokens' numbers.
         """
         raise NotImplementedError(f"{type(self).__name__} has to define sym_gen(opt, dict)")
@@ -187,21 +184,14 @@ class ModuleAgent(Agent):
     # acting
 
     def observe(self, observation: Any) -> Any:
-        """Take what another agent said; return it with what was said before in the episode in front of its text.
-
-        Args:
-            observation: the message; its ``episode_done`` ends what is remembered.
-        """
         self.observation = self._history.extended(observation)
         return self.observation
 
     def reset(self) -> None:
-        """Forget the dialogue so far."""
         super().reset()
         self._history.clear()
 
     def act(self) -> Message:
-        """Answer, or learn from, what was observed last."""
         return self.batch_act([self.observation])[0]
 
     def batch_act(self, observations: Sequence[Any]) -> list[Message]:
@@ -258,7 +248,6 @@ class ModuleAgent(Agent):
     # sharing and saving
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of; before workers get it, the parameters move to where they have them, too."""
         if self._workers() > 1 and not self.network.is_bound:
             self.network.rehearse(self.vectorize(self.sample()))
         return {**super().share(), "dict": self.dict, "network": self.network}
@@ -276,17 +265,6 @@ class ModuleAgent(Agent):
         self._history.texts = state["history"]
 
     def save(self, path: str | None = None) -> None:
-        """Write MXNet's checkpoint, the dictionary and the options, all of them or none.
-
-        The files are ``path-symbol.json``, ``path-0000.params``, ``path.dict`` and ``path.opt``.
-
-        Args:
-            path: where to (default: ``opt["model_file"]``; without one nothing is written).
-
-        Raises:
-            StateError: no batch has come yet.
-            FileError: a file cannot be written; the old ones are untouched.
-        """
         path = path or self.opt.get("model_file")
         if not path:
             return
@@ -332,11 +310,7 @@ def _option_names(kind: type) -> list[str]:
 
 
 def _contexts(given: Any) -> list[Context]:
-    """Return the contexts of an option.
-
-    Raises:
-        ArgumentError: it names none.
-    """
+    """Return the contexts of an option."""
     if given is None:
         return [cpu()]
     parts = given.split(",") if isinstance(given, str) else given
@@ -388,9 +362,6 @@ def build_dict(opt: Mapping[str, Any]) -> DictionaryAgent:
 
     Args:
         opt: options; see `DictionaryAgent`; ``dict_maxexs``: how many examples are read (default -1: all).
-
-    Raises:
-        ArgumentError: there is no task.
     """
     if not task_names(opt.get("task") or ""):
         raise ArgumentError(

@@ -36,16 +36,8 @@ class Settings:
     """How an agent's module is made and trained.
 
     Args:
-        contexts: where it runs.
-        optimizer: name of an optimizer, or one.
-        optimizer_params: its arguments.
         initializer: what gives parameters their first values; an `Initializer`, or its name.
-        workers: how many processes or threads train it.
         on_nonfinite: what to do about NaN or infinity: "raise", before the parameters are changed; "warn", "ignore".
-        values: parameters and auxiliary states that have been saved.
-
-    Raises:
-        ArgumentError: there is no such optimizer, or it takes no such arguments.
     """
 
     contexts: Sequence[Context]
@@ -81,7 +73,6 @@ class Network:
 
     Args:
         generate: makes the symbol; None in a network that was sent, see `follower`.
-        settings: how the module is made and trained.
     """
 
     def __init__(self, generate: Generate | None, settings: Settings) -> None:
@@ -95,14 +86,7 @@ class Network:
         self._states: bytes | None = None
 
     def follower(self, generate: Generate) -> Network:
-        """Return a worker's network over the same parameters.
-
-        Args:
-            generate: makes the symbol in the worker.
-
-        Raises:
-            StateError: this one has not been bound.
-        """
+        """Return a worker's network over the same parameters."""
         if self._store is None:
             raise StateError(
                 "the agent has no parameters to share yet; call share() in the process that made it"
@@ -137,11 +121,7 @@ class Network:
 
     @property
     def module(self) -> Module | BucketingModule:
-        """The module.
-
-        Raises:
-            StateError: it is not bound.
-        """
+        """The module."""
         if self._module is None:
             raise StateError("the module is bound when the first batch comes; train or predict first")
         return self._module
@@ -153,9 +133,6 @@ class Network:
 
         Args:
             batch: what `vectorize` returned; the first with labels binds those, too.
-
-        Raises:
-            ArgumentError: the batch does not fit the symbol.
         """
         if self._module is not None and batch.provide_label and not self._has_labels:
             self._module.bind(batch.provide_data, batch.provide_label, force_rebind=True)
@@ -223,12 +200,7 @@ class Network:
     # running
 
     def train(self, batch: Any) -> list[NDArray]:
-        """Run forward and backward on a batch, update the parameters, and return the outputs.
-
-        Raises:
-            ArgumentError: the batch has no labels, or does not fit.
-            NonFiniteError: an output or a gradient is NaN or infinite; the parameters are as before.
-        """
+        """Run forward and backward on a batch, update the parameters, and return the outputs."""
         module = self.bind(batch) if self._module is None or not self._has_labels else self._module
         module.forward_backward(batch)
         if self._settings.on_nonfinite != "ignore":
@@ -262,35 +234,18 @@ class Network:
         return optimizer_bytes(self._module.all_updates()[0])
 
     def preload_states(self, states: bytes) -> None:
-        """Give the optimizer these states now, or when it is installed, which is with the first batch.
-
-        Args:
-            states: what `optimizer_states` returned.
-        """
+        """Give the optimizer these states now, or when it is installed, which is with the first batch."""
         self._states = states
         if self._module is not None:
             load_states_only(self._module.all_updates()[0], states)
 
     def save(self, prefix: str, more: Mapping[str, bytes]) -> None:
-        """Write MXNet's checkpoint, ``prefix-symbol.json`` and ``prefix-0000.params``, and other files, as one set.
-
-        Args:
-            prefix: path and first part of the file names.
-            more: content of further files, by path.
-
-        Raises:
-            StateError: there are no parameters yet.
-            FileError: a file cannot be written; the old ones are untouched.
-        """
+        """Write MXNet's checkpoint, ``prefix-symbol.json`` and ``prefix-0000.params``, and other files, as one set."""
         save_checkpoint(prefix, 0, self._symbol, *self.module.get_params(), more=more)
 
 
 def _check_names(symbol: Symbol, names: Sequence[str], provide_label: Any) -> list[str]:
-    """Return the names of a symbol's labels, after looking for the names of a batch among its arguments.
-
-    Raises:
-        ArgumentError: the batch has data of another name.
-    """
+    """Return the names of a symbol's labels, after looking for the names of a batch among its arguments."""
     arguments = symbol.list_arguments()
     labels = [desc[0] for desc in provide_label or ()]
     unknown = [name for name in (*names, *labels) if name not in arguments]

@@ -40,11 +40,7 @@ def check_names(opt: Mapping[str, Any], names: Collection[str] = _NAMES) -> None
     An option that is there under its right name, too, may have a neighbour of any name.
 
     Args:
-        opt: options.
         names: those that are known (default: those of worlds and teachers).
-
-    Raises:
-        ArgumentError: there is such a name.
     """
     missing = {_letters(name): name for name in names if name not in opt}
     for name in (name for name in opt if name not in names):
@@ -69,13 +65,7 @@ def whole(opt: Mapping[str, Any], name: str, default: int | None, least: int = 1
     """Return an option that is a whole number.
 
     Args:
-        opt: options.
-        name: of the option.
         default: what an option that is missing or None is; None: there has to be one.
-        least: the smallest that it may be.
-
-    Raises:
-        ArgumentError: it is something else.
     """
     number = default if opt.get(name) is None else opt[name]
     if isinstance(number, bool) or not isinstance(number, int) or number < least:
@@ -87,14 +77,7 @@ def real(opt: Mapping[str, Any], name: str, default: float, least: float, below:
     """Return an option that is a number.
 
     Args:
-        opt: options.
-        name: of the option.
         default: what an option that is missing or None is.
-        least: the smallest that it may be.
-        below: what it has to be below of.
-
-    Raises:
-        ArgumentError: it is something else.
     """
     number = opt.get(name)
     if number is None:
@@ -159,12 +142,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def load_options(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the options of a file.
-
-    Raises:
-        FileError: it cannot be read.
-        FileFormatError: it is no JSON object.
-    """
+    """Return the options of a file."""
     data = read_settled(path)
     try:
         found = json.loads(data)

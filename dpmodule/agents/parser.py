@@ -243,9 +243,6 @@ class ParlaiParser(argparse.ArgumentParser):
     def add_model_subargs(self, model: str) -> None:
         """Add the flags of an agent.
 
-        Args:
-            model: its name.
-
         Raises:
             ArgumentError: there is no such agent.
         """

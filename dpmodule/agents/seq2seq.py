@@ -40,7 +40,6 @@ class Seq2seqAgent(ModuleAgent):
             then ranks (default False); ``truncate``: how many tokens of a text and of a label count, the last of the
             one and the first of the other (default 128); ``longest_answer``: tokens of what is said (default:
             `truncate`); ``buckets``: lengths that are padded to.
-        shared: of another instance.
 
     Raises:
         ArgumentError: an option is no such thing, or there are no candidates to rank.
@@ -51,11 +50,6 @@ class Seq2seqAgent(ModuleAgent):
 
     @staticmethod
     def add_cmdline_args(parser: Any) -> Any:
-        """Add the options of this agent to a parser, and return their group; those that are not given are left to it.
-
-        Args:
-            parser: the `ParlaiParser`.
-        """
         ModuleAgent.add_cmdline_args(parser)
         group = parser.add_argument_group("seq2seq", argument_default=argparse.SUPPRESS)
         group.add_argument("-hs", "--hiddensize", type=int, help="units of an LSTM (default: 128)")
@@ -94,18 +88,11 @@ class Seq2seqAgent(ModuleAgent):
             self.network.rehearse(self.vectorize(self.sample()))
 
     def sample(self) -> list[Message]:
-        """Return an observation that binds the network; any does."""
         return [{"text": "", "labels": [""]}]
 
     # the network
 
     def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Callable[[Any], Any]:
-        """Return the function of buckets: ``(kind, lengths)``, kind one of "train", "encode" and "decode".
-
-        Args:
-            opt: sizes and kinds, as the command line names them.
-            dict: the `DictionaryAgent`; its length is the size of the vocabulary.
-        """
         shape = seq2seq_net.Shape(
             len(dict),
             whole(opt, "embeddingsize", 64),
@@ -119,11 +106,6 @@ class Seq2seqAgent(ModuleAgent):
         return lambda key: kinds[key[0]](shape)
 
     def vectorize(self, observations: Observations) -> Any:
-        """Return padded texts with their lengths, and labels, as they are told and one token later.
-
-        Args:
-            observations: messages with a ``text``, one for each row, with labels where they are known.
-        """
         return self._taught(
             [self._read(each["text"]) for each in observations], list(map(self._label, observations))
         )
@@ -158,7 +140,6 @@ class Seq2seqAgent(ModuleAgent):
     # learning
 
     def reply(self, observations: Observations, batch: Any, outputs: Sequence[NDArray]) -> list[Message]:
-        """Return what the network would have said at each step, and the loss of a token."""
         said = outputs[1].asnumpy().reshape(len(observations), -1).astype("int64")
         losses = self._losses(batch, outputs)
         counts = (batch.label[0].asnumpy() != self._nothing).sum(1)
@@ -180,11 +161,6 @@ class Seq2seqAgent(ModuleAgent):
     # answering
 
     def answer(self, observations: Observations) -> Sequence[Message]:
-        """Return what is likeliest, or the candidates by how likely they are; and the loss where labels are known.
-
-        Args:
-            observations: messages with ``text``, one for each row.
-        """
         replies = self._ranked(observations) if self._ranks else self._said(observations)
         known = [row for row, each in enumerate(observations) if each.get("eval_labels")]
         if known:
@@ -243,12 +219,7 @@ class _DecoderSteps:
     """Runs the decoder one token further.
 
     Args:
-        network: the module.
-        length: of the padded texts.
-        source: texts, (N, S).
         memory: what the encoder made of them, (N, S, H); None: the decoder does not look at it.
-        states: its last states, (N, L, H) each.
-        width: how many sequences a text has.
     """
 
     def __init__(
@@ -294,11 +265,7 @@ def _attends(opt: Mapping[str, Any]) -> bool:
 
 
 def _lengths(opt: Mapping[str, Any]) -> list[int]:
-    """Return the lengths of buckets, ascending.
-
-    Raises:
-        ArgumentError: they are no whole numbers from 2.
-    """
+    """Return the lengths of buckets, ascending."""
     most = whole(opt, "truncate", _BUCKETS[-1], 2)
     given = opt.get("buckets")
     found = sorted({*(each for each in _BUCKETS if each < most), most}) if given is None else sorted(given)

@@ -25,13 +25,7 @@ class Shape:
     """Sizes of the networks.
 
     Args:
-        tokens: how many the dictionary has.
-        embedding: numbers of a token.
-        hidden: numbers of a state.
-        layers: of each of the two LSTMs.
-        dropout: share dropped in training.
         has_attention: whether the decoder looks at all of the encoder's outputs.
-        nothing: token that fills up.
     """
 
     tokens: int
@@ -143,10 +137,6 @@ def beam_search(step: Step, rows: int, width: int, longest: int, start: int, end
         step: ``(origins, tokens) -> log probabilities``, for rows * width sequences: which of those of the step before
             each continues, (R,), and its last token, (R,); returns (R, V) for the next one.
         rows: number of rows.
-        width: how many sequences are kept for each.
-        longest: how many tokens a sequence has at most.
-        start: token before the first.
-        end: token behind the last, which is not returned.
 
     Example:
         >>> always = np.log(np.array([0.1, 0.6, 0.3]))  # token 0 ends

@@ -35,7 +35,6 @@ class _Negatives:
     """Answers that were right elsewhere, from which wrong ones are drawn.
 
     Args:
-        size: how many of the last ones are kept.
         seed: of what draws; None: another one each time.
     """
 
@@ -80,7 +79,6 @@ class StarspaceAgent(ModuleAgent):
             besides those of its rows (default 10); ``negatives_kept``: of how many seen before they are drawn (default
             1000); ``temperature``: what cosines are divided by (default 0.1); ``truncate``: words that count (default
             -1: all); ``seed``.
-        shared: of another instance.
 
     Raises:
         ArgumentError: an option is no such thing; or there are no candidates to rank.
@@ -92,11 +90,6 @@ class StarspaceAgent(ModuleAgent):
 
     @staticmethod
     def add_cmdline_args(parser: Any) -> Any:
-        """Add the options of this agent to a parser, and return their group; those that are not given are left to it.
-
-        Args:
-            parser: the `ParlaiParser`.
-        """
         ModuleAgent.add_cmdline_args(parser)
         group = parser.add_argument_group("starspace", argument_default=argparse.SUPPRESS)
         group.add_argument("-esz", "--embeddingsize", type=int, help="numbers of a word (default: 64)")
@@ -126,20 +119,12 @@ class StarspaceAgent(ModuleAgent):
         self._fixed: Sequence[str] | None = shared["fixed"] if shared else _fixed_candidates(self.opt)
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of."""
         return {**super().share(), "fixed": self._fixed}
 
     def sample(self) -> list[Message]:
-        """Return an observation that binds the network; any does."""
         return [{"text": "", "labels": [""]}]
 
     def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Any:
-        """Return the network: similarities of every row's text to every candidate.
-
-        Args:
-            opt: sizes and kinds, as the command line names them.
-            dict: the `DictionaryAgent`; its length is the size of the vocabulary.
-        """
         similarity = _choice(opt, "similarity", _SIMILARITIES)
         pool = _choice(opt, "pool", _POOLS)
         first = sym.Variable("text_weight")
@@ -163,11 +148,6 @@ class StarspaceAgent(ModuleAgent):
         return sym.SoftmaxOutput(scores, sym.Variable("label"), name="softmax")
 
     def vectorize(self, observations: Observations) -> Any:
-        """Return the words of texts and of answers, which of the latter count, and each row's right one.
-
-        Args:
-            observations: messages with a ``text``, one for each row, with labels where they are known.
-        """
         labels = [*map(_label, observations)]
         wrong = self._wrong(observations, labels)
         answers = dict.fromkeys(labels)
@@ -220,7 +200,6 @@ class StarspaceAgent(ModuleAgent):
         return found
 
     def reply(self, observations: Observations, batch: Any, outputs: Sequence[NDArray]) -> list[Message]:
-        """Return the nearest of the batch's answers for each row, and the loss."""
         found = outputs[0].asnumpy()
         targets = batch.label[0].asnumpy().astype("int64")
         losses = -np.log(np.maximum(found[np.arange(len(targets)), targets], np.finfo("float32").tiny))
@@ -230,11 +209,6 @@ class StarspaceAgent(ModuleAgent):
         ]
 
     def answer(self, observations: Observations) -> Sequence[Message]:
-        """Return the candidates of each observation, the nearest first, which is the text.
-
-        Args:
-            observations: messages with ``text``, one for each row.
-        """
         own = [self._candidates(each) for each in observations]
         places: dict[str, int] = {}
         for text in (text for texts in own for text in texts):

@@ -34,14 +34,7 @@ _HUGE = 2.0**1000
 
 
 class SumColumns:
-    """Columns of sums in one block of memory.
-
-    Args:
-        columns: how many; more than one lie in shared memory.
-
-    Raises:
-        MemoryError: there is no shared memory left.
-    """
+    """Columns of sums in one block of memory."""
 
     def __init__(self, columns: int = 1) -> None:
         self.columns = columns
@@ -101,11 +94,7 @@ class Column:
         self._slots: dict[str, int] = {}
 
     def add(self, name: str, value: float) -> None:
-        """Add a number to a sum, exactly.
-
-        Raises:
-            ArgumentError: the name is too long, or there is no room for another one.
-        """
+        """Add a number to a sum, exactly."""
         numbers, at = self._numbers, self._slots.get(name)
         if at is None:
             at = self._slot(name)
@@ -124,13 +113,7 @@ class Column:
             numbers[at + _ODD] += value
 
     def count(self, name: str, terms: int, total: int) -> None:
-        """Add a number of small whole terms to a sum at once.
-
-        Args:
-            name: of the sum.
-            terms: how many they are.
-            total: what they come to.
-        """
+        """Add a number of small whole terms to a sum at once."""
         if not terms:
             return
         if total:

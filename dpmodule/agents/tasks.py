@@ -48,13 +48,7 @@ def split_of(text: str) -> str:
 
 
 class _ListTeacher(FixedDialogTeacher):
-    """A teacher with a list of examples, each an episode of its own.
-
-    Args:
-        opt: options.
-        shared: of another instance.
-        make: what returns the examples of a split; an original calls it, copies have its examples.
-    """
+    """A teacher with a list of examples, each an episode of its own."""
 
     def __init__(
         self,
@@ -66,11 +60,9 @@ class _ListTeacher(FixedDialogTeacher):
         self._examples = shared["examples"] if shared else make(self.datatype.partition(":")[0])
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of: the examples are the same."""
         return {**super().share(), "examples": self._examples}
 
     def get(self, episode_idx: int, entry_idx: int = 0) -> Message:
-        """Return an example."""
         text, label, candidates = self._examples[episode_idx]
         made: Message = {"text": text, "labels": [label], "episode_done": True}
         if candidates:
@@ -78,11 +70,9 @@ class _ListTeacher(FixedDialogTeacher):
         return made
 
     def num_examples(self) -> int:
-        """Return how many examples there are."""
         return len(self._examples)
 
     def num_episodes(self) -> int:
-        """Return how many episodes there are: as many as examples."""
         return len(self._examples)
 
 
@@ -95,7 +85,6 @@ class ReverseTeacher(_ListTeacher):
         opt: options; arguments of the task: a split; ``size``: number of examples (default: 10,000 to train, 500
             elsewhere); ``shortest`` and ``length``: least and largest number of letters (1 and 5); ``letters``: how
             many different ones (8); ``seed`` (0).
-        shared: of another instance.
 
     Raises:
         ArgumentError: an argument is none of these, or there are not enough texts of such lengths.
@@ -117,7 +106,6 @@ class NoCandidateTeacher(_ListTeacher):
     Args:
         opt: options; arguments of the task: a split; ``size``: number of examples (default: 500 to train, 100
             elsewhere); ``length``: of a text, in tokens (4); ``tokens``: how many different ones (7); ``seed`` (0).
-        shared: of another instance.
 
     Raises:
         ArgumentError: an argument is none of these, or there are not enough texts.
@@ -136,7 +124,6 @@ class DocsTeacher(_ListTeacher):
 
     Args:
         opt: options; arguments of the task: a split; ``candidates``: at most so many (default 20).
-        shared: of another instance.
 
     Raises:
         ArgumentError: an argument is none of these.
@@ -157,7 +144,6 @@ class FromFileTeacher(FbDialogTeacher):
         opt: options; the argument of the task is the path of a file, which is there for all splits, or of a folder with
             ``train.txt``, ``valid.txt`` and ``test.txt``, or such files of another ending; ``cands_datafile``,
             ``cloze``, ``on_bad_line`` and ``label_turns`` as those teachers have them.
-        shared: of another instance.
 
     Raises:
         ArgumentError: no path is given, or the folder has no file for the split.
@@ -173,7 +159,6 @@ class FromFileTeacher(FbDialogTeacher):
         super().__init__({**opt, "datafile": _file_of(str(path), split) if path else None}, shared)
 
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
-        """Yield the examples of the file."""
         file = self.file(path)
         form = _form(file.path)
         if form == "conversations":

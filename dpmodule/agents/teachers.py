@@ -28,11 +28,7 @@ _MEMORY_HINT = (
 
 
 def is_training(datatype: str) -> bool:
-    """Say whether an agent may learn from the labels: the type begins with "train", and is not evaluated.
-
-    Raises:
-        ArgumentError: there is no such type.
-    """
+    """Say whether an agent may learn from the labels: the type begins with "train", and is not evaluated."""
     first, *modes = str(datatype).split(":")
     if first not in _DATATYPES or not _MODES.issuperset(modes):
         raise ArgumentError(
@@ -42,12 +38,7 @@ def is_training(datatype: str) -> bool:
 
 
 class _Batches:
-    """Sorted batches, in the order of each epoch.
-
-    Args:
-        batches: the batches, in the order of the first epoch.
-        reshuffles: whether every epoch has another order.
-    """
+    """Sorted batches, in the order of each epoch."""
 
     def __init__(self, batches: Sequence[list[Message]], reshuffles: bool) -> None:
         self.count = len(batches)
@@ -61,7 +52,6 @@ class _Batches:
 
         Args:
             number: how many have been asked for before, by all copies.
-            loop: whether another epoch begins behind the last.
         """
         if number >= self.count and not (loop and self.count):
             return []
@@ -105,13 +95,11 @@ class Teacher(Agent):
         self.epochDone = False
 
     def act(self) -> Message:
-        """Return a message."""
         if self.observation is not None and "text" in self.observation:
             return {"id": self.getID(), "text": "Hello agent!"}
         return {"id": self.getID()}
 
     def epoch_done(self) -> bool:
-        """Say whether there is nothing left to ask in this epoch."""
         return self.epochDone
 
     def num_examples(self) -> int | None:
@@ -127,13 +115,11 @@ class Teacher(Agent):
         return self.metrics.report()
 
     def reset(self) -> None:
-        """Begin a new epoch, and count anew."""
         super().reset()
         self.reset_metrics()
         self.epochDone = False
 
     def reset_metrics(self) -> None:
-        """Count anew."""
         self.metrics.clear()
 
     def expect_workers(self, workers: int) -> None:
@@ -146,7 +132,6 @@ class Teacher(Agent):
             self.metrics.expect_workers(workers)
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of; it counts in the same metrics."""
         return {**super().share(), "metrics": self.metrics}
 
 
@@ -189,7 +174,6 @@ class FixedDialogTeacher(Teacher):
     Args:
         opt: options: ``datatype``, ``batchsize``, ``batch_sort``, ``context_length``, ``include_labels``,
             ``hide_labels``, ``numthreads``, ``places``.
-        shared: of another instance.
 
     Attributes:
         index: the place among the episodes or batches, which all copies share; ``index.value`` is the number that was
@@ -272,7 +256,6 @@ class FixedDialogTeacher(Teacher):
         return self.index.get_lock()
 
     def reset(self) -> None:
-        """Begin a new epoch, and count anew; the original's place among the examples is that of all copies."""
         super().reset()
         self._begin()
         if not self._is_copy:
@@ -286,12 +269,10 @@ class FixedDialogTeacher(Teacher):
         return -(-self.index.peek() // batches.count) * batches.count
 
     def reset_metrics(self) -> None:
-        """Count anew; a copy leaves the counts, which are all copies', to the original."""
         if not self._is_copy:
             super().reset_metrics()
 
     def expect_workers(self, workers: int) -> None:
-        """Move what copies have in common, such as the place among the examples, to where workers find it."""
         super().expect_workers(workers)
         if isinstance(self.index, LocalCounter):
             number, self.index = self.index.peek(), SharedCounter()
@@ -300,7 +281,6 @@ class FixedDialogTeacher(Teacher):
                 self._places.expect_workers()
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of: the place among the examples is one for all."""
         shared = {
             **super().share(), "index": self.index, "lastYs": self.lastYs, "data_loader": self.data_loader
         }  # fmt: skip
@@ -316,17 +296,14 @@ class FixedDialogTeacher(Teacher):
         """Return an example: a message with ``episode_done``, and ``labels`` if there are any.
 
         Args:
-            episode_idx: number of the episode.
             entry_idx: number of the example in it.
         """
         raise NotImplementedError(f"{type(self).__name__} has to define get(episode_idx, entry_idx)")
 
     def num_examples(self) -> int:
-        """Return how many examples there are."""
         raise NotImplementedError(f"{type(self).__name__} has to define num_examples()")
 
     def num_episodes(self) -> int:
-        """Return how many episodes there are."""
         raise NotImplementedError(f"{type(self).__name__} has to define num_episodes()")
 
     def submit_load_request(self) -> None:
@@ -336,11 +313,7 @@ class FixedDialogTeacher(Teacher):
         """
 
     def receive_data(self, future: Future[Any]) -> None:
-        """Put what has been loaded into `data_queue`; called by `data_loader`, in its thread.
-
-        Args:
-            future: of the function that loads.
-        """
+        """Put what has been loaded into `data_queue`; called by `data_loader`, in its thread."""
         self.data_queue.put(future)
 
     # going through the examples
@@ -391,7 +364,6 @@ class FixedDialogTeacher(Teacher):
         return batch
 
     def epoch_done(self) -> bool:
-        """Say whether there is nothing left in this epoch for this copy."""
         if self._is_batched():
             count = self._sorted().count
             return self.epochDone or count == 0 or not self.training and self.index.peek() >= count
@@ -433,7 +405,6 @@ class FixedDialogTeacher(Teacher):
         return self.use_batch_act and not self._is_alone
 
     def act(self) -> Message:
-        """Return the next example, ``{"episode_done": True}`` if there is none left."""
         self._is_alone = True
         example, self.epochDone = self.next_example()
         if self._place is not None:
@@ -475,11 +446,6 @@ class FixedDialogTeacher(Teacher):
         return labels
 
     def observe(self, observation: Any) -> Any:
-        """Count a reply to the last example.
-
-        Args:
-            observation: the reply, a mapping with ``text``.
-        """
         labels = self._taken(observation)
         if labels is not None:
             self.metrics.update(observation, labels)
@@ -515,7 +481,6 @@ class FixedDialogTeacher(Teacher):
 
         Args:
             rows: the copies, which count in one place.
-            observations: the replies.
         """
         labels = [row._taken(observation) for row, observation in zip(rows, observations)]
         if None in labels:

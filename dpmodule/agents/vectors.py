@@ -31,7 +31,6 @@ def dense(values: Any, dtype: str = "float32") -> NDArray:
 
     Args:
         values: numbers, or lists of them, or an array of NumPy's, whose memory is used if it is of this type.
-        dtype: name of the element type.
     """
     return NDArray(torch.from_numpy(np.ascontiguousarray(values, dtype)), _CPU)
 
@@ -56,13 +55,9 @@ def bags(rows: Rows, size: int) -> NDArray:
 
     Args:
         rows: ids from 0 to `size` - 1.
-        size: how many ids there are.
 
     Shape:
         returns: (N, size), float32.
-
-    Raises:
-        ArgumentError: an id is too large.
 
     Example:
         >>> bags([[2, 2], [0]], 3).asnumpy().tolist()
@@ -77,12 +72,6 @@ def bags(rows: Rows, size: int) -> NDArray:
 
 def padded(rows: Rows, length: int, fill: int = 0, dtype: str = "int64") -> NDArray:
     """Return rows cut or filled up to one length.
-
-    Args:
-        rows: ids.
-        length: how many each row has afterwards.
-        fill: the id after a row's own ids.
-        dtype: name of the element type.
 
     Shape:
         returns: (N, length).
@@ -103,13 +92,9 @@ def classes(observations: Sequence[Mapping[str, Any]], places: Mapping[str, int]
 
     Args:
         observations: with ``labels`` or ``eval_labels``.
-        places: numbers of labels.
 
     Shape:
         returns: (N,), float32, as `SoftmaxOutput` takes it.
-
-    Raises:
-        ArgumentError: a label has no number, or an observation no label; the text tells which, and its row.
     """
     found = []
     for row, each in enumerate(observations):
@@ -129,7 +114,6 @@ def bucket_of(length: int, buckets: Sequence[int]) -> int:
     """Return the smallest bucket that takes a length; what is longer goes into the largest, and is cut there.
 
     Args:
-        length: of the longest row.
         buckets: lengths, ascending.
 
     Example:
@@ -150,7 +134,6 @@ def batch_of(
     Args:
         data: arrays by the name of the network's input, dense or ragged ones.
         label: labels by name; None: there are none.
-        bucket_key: of the bucket that takes it.
         whole: names of inputs that have no row for each row of the batch, and go to every context as a whole.
     """
     described = [_described(name, array, name in whole) for name, array in data.items()]

@@ -24,8 +24,6 @@ def validate(act: Any, agent: Any = None, row: int | None = None) -> Any:
 
     Args:
         act: what an agent said.
-        agent: the agent, for the error.
-        row: its row in a batch.
 
     Raises:
         ArgumentError: it is not a dict; the text names the agent and the row of the batch.
@@ -41,10 +39,6 @@ def check_texts(acts: Sequence[Any], agent: Any) -> None:
 
     Args:
         acts: what an agent said, in every row of a batch.
-        agent: the agent.
-
-    Raises:
-        ArgumentError: one has such a text; the error names the agent and the row of the batch.
     """
     for row, act in enumerate(acts):
         text = act.get("text")
@@ -236,11 +230,6 @@ def _joined(value: Any) -> str:
 class DialogPartnerWorld(World):
     """Two agents in turn: a teacher and the one that it teaches.
 
-    Args:
-        opt: options.
-        agents: the two.
-        shared: of another world.
-
     Raises:
         ArgumentError: there are not two agents.
     """
@@ -258,7 +247,6 @@ class DialogPartnerWorld(World):
             )
 
     def parley(self) -> None:
-        """Let the teacher ask, and the other one answer."""
         acts, (teacher, student) = self.acts, self.agents
         act = acts[0] = teacher.act()
         student.observe(act if type(act) is dict else validate(act, teacher))
@@ -275,7 +263,6 @@ class MultiAgentDialogWorld(World):
     """Any number of agents, each of whom speaks to all others in turn."""
 
     def parley(self) -> None:
-        """Let everyone speak once."""
         for index, agent in enumerate(self.agents):
             act = self.acts[index] = validate(agent.act(), agent)
             try:
@@ -295,24 +282,17 @@ class ExecutableWorld(MultiAgentDialogWorld):
     """
 
     def execute(self, agent: Any, act: Any) -> None:
-        """Let what an agent said change the world; nothing here.
-
-        Args:
-            agent: who said it.
-            act: the message.
-        """
+        """Let what an agent said change the world; nothing here."""
 
     def observe(self, agent: Any, act: Any) -> Any:
         """Return what an agent sees of a message: all of it, but nothing of its own ones; None: nothing.
 
         Args:
-            agent: who is to see it.
             act: the message of any of the agents.
         """
         return None if act.get("id") == agent.getID() else act
 
     def parley(self) -> None:
-        """Let everyone speak once, change the world, and show it."""
         for index, agent in enumerate(self.agents):
             act = self.acts[index] = validate(agent.act(), agent)
             self.execute(agent, act)
@@ -335,7 +315,6 @@ class MultiWorld(World):
     Args:
         opt: options; ``task`` names the tasks, with commas between.
         agents: who meets the teacher of every task.
-        shared: of another world.
         default_world: the class of the worlds (default: as `create_task_world` picks it).
     """
 
@@ -380,36 +359,29 @@ class MultiWorld(World):
         self.world_idx = max(self.world_idx, 0)
 
     def parley(self) -> None:
-        """Choose a task, and let its agents speak."""
         self.parley_init()
         self._current.parley()
         self.update_counters()
 
     def display(self) -> str:
-        """Return the last messages as text."""
         return f"[world {self.world_idx}: {self._current.getID()}]\n{self._current.display()}"
 
     def get_agents(self) -> list[Any]:
-        """Return the agents of the task that was chosen."""
         return self._current.get_agents()
 
     def get_acts(self) -> list[Any]:
-        """Return the last messages of the task that was chosen."""
         return self._current.get_acts()
 
     def episode_done(self) -> bool:
-        """Say whether the episode of the task that was chosen is done."""
         return self._current.episode_done()
 
     def epoch_done(self) -> bool:
-        """Say whether all tasks are done."""
         return all(world.epoch_done() for world in self.worlds)
 
     def _epoch_size(self, which: int) -> int:
         return sum(world._epoch_size(which) for world in self.worlds)
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of."""
         worlds = [world.share() for world in self.worlds]
         return {"world_class": type(self), "opt": self.opt, "worlds": worlds}
 
@@ -417,22 +389,18 @@ class MultiWorld(World):
         return aggregate_metrics(by_name((world.getID(), world.report()) for world in self.worlds))
 
     def reset(self) -> None:
-        """Begin a new epoch of all tasks."""
         self.world_idx = -1
         for world in self.worlds:
             world.reset()
 
     def reset_metrics(self) -> None:
-        """Count anew."""
         for world in self.worlds:
             world.reset_metrics()
 
     def save_agents(self) -> None:
-        """Have every agent write what it has learned; they are the same in all tasks."""
         self.worlds[0].save_agents()
 
     def shutdown(self) -> None:
-        """Shut down the agents of all tasks."""
         for world in self.worlds:
             world.shutdown()
 
@@ -449,7 +417,6 @@ def create_task_world(
 
     Args:
         opt: options; ``task`` names the teacher.
-        user_agents: who meets it.
         default_world: the class of the world (default: `DialogPartnerWorld` for one agent besides the teacher,
             `MultiAgentDialogWorld` for more).
 

@@ -28,11 +28,6 @@ def number(value: Any, what: str) -> float:
 
     Args:
         value: a number of Python, numpy or torch, or an array of one.
-        what: the argument, as errors name it.
-
-    Raises:
-        ArgumentError: it is an integer beyond all floats.
-        ForeignValueError: it is something else, also where it is the text of a number.
     """
     if type(value) is float:
         return value
@@ -58,10 +53,6 @@ def numbers(value: Any, what: str) -> NDArray[Any]:
 
     Args:
         value: an array or a tensor, or what numpy makes an array of.
-        what: the argument, as errors name it.
-
-    Raises:
-        ForeignValueError: it is something else.
     """
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()
@@ -84,41 +75,25 @@ def _refuse(value: Any, what: str, expected: str) -> NoReturn:
 
 
 def number_from(value: Any, least: float, what: str) -> float:
-    """Return a plain float that is not below `least`; see `number`.
-
-    Raises:
-        ArgumentError: it is smaller, or NaN.
-    """
+    """Return a plain float that is not below `least`; see `number`."""
     found = number(value, what)
     return found if found >= least else _refuse(value, what, f"{least:g} or more")
 
 
 def finite(value: Any, what: str) -> float:
-    """Return a plain float that is neither NaN nor infinite; see `number`.
-
-    Raises:
-        ArgumentError: it is.
-    """
+    """Return a plain float that is neither NaN nor infinite; see `number`."""
     found = number(value, what)
     return found if math.isfinite(found) else _refuse(value, what, "a finite number")
 
 
 def below_one(value: Any, what: str) -> float:
-    """Return a plain float from 0 on that is below 1; see `number`.
-
-    Raises:
-        ArgumentError: it is outside.
-    """
+    """Return a plain float from 0 on that is below 1; see `number`."""
     found = number(value, what)
     return found if 0.0 <= found < 1.0 else _refuse(value, what, "0 or more, below 1")
 
 
 def probability(value: Any, what: str) -> float:
-    """Return a plain float from 0 to 1; see `number`.
-
-    Raises:
-        ArgumentError: it is outside.
-    """
+    """Return a plain float from 0 to 1; see `number`."""
     found = number(value, what)
     return found if 0.0 <= found <= 1.0 else _refuse(value, what, "a probability")
 
@@ -128,10 +103,6 @@ def flag(value: Any, what: str) -> bool:
 
     Args:
         value: True or False, of Python or numpy, or an integer.
-        what: the argument, as errors name it.
-
-    Raises:
-        ForeignValueError: it is something else, also where it is the text of one.
     """
     if value is True or value is False:
         return value
@@ -142,23 +113,14 @@ def flag(value: Any, what: str) -> bool:
 
 
 def text(value: Any, what: str) -> str:
-    """Return a text.
-
-    Raises:
-        ForeignValueError: it is none.
-    """
+    """Return a text."""
     if isinstance(value, str):
         return value
     raise foreign_value(what, value, "is no text")
 
 
 def line_text(value: Any, what: str) -> str:
-    """Return a text that a line of a model file can hold.
-
-    Raises:
-        ArgumentError: it has a line break, or half of a character.
-        ForeignValueError: it is no text.
-    """
+    """Return a text that a line of a model file can hold."""
     found = text(value, what)
     if "\n" in found or any("\ud800" <= character <= "\udfff" for character in found):
         raise ArgumentError(f"{what}: {found!r} cannot stand in one line of a model file (at {user_line()})")
@@ -166,16 +128,7 @@ def line_text(value: Any, what: str) -> str:
 
 
 def file_name(value: Any, what: str) -> str:
-    """Return the name of a file.
-
-    Args:
-        value: a text or an object of `pathlib`.
-        what: the argument, as errors name it.
-
-    Raises:
-        ArgumentError: no file can have that name.
-        ForeignValueError: it is something else.
-    """
+    """Return the name of a file."""
     try:
         found = os.fspath(value)
     except TypeError:
@@ -192,13 +145,6 @@ def place(value: Any, size: int, what: str) -> int:
 
     Args:
         value: an integer from 0 on.
-        size: how many places there are.
-        what: the argument, as errors name it.
-
-    Raises:
-        ForeignValueError: it is no integer.
-        NegativeIndexError: it is negative.
-        BoundsError: it is too large.
     """
     found = whole(value, what)
     if found < 0:
@@ -217,10 +163,6 @@ def whole(value: Any, what: str) -> int:
 
     Args:
         value: an integer, or a float such as 2.0, as iterators of arrays give labels.
-        what: what it is for.
-
-    Raises:
-        ForeignValueError: it is something else.
     """
     if type(value) is int:
         return value
@@ -240,15 +182,7 @@ def as_label(value: Any) -> Any:
 
 
 def one_or_several(value: Any, what: str) -> Any:
-    """Return a plain integer, or something to make a list of as it is.
-
-    Args:
-        value: an integer, see `whole`, or a list of them.
-        what: what it is for.
-
-    Raises:
-        ForeignValueError: it is neither.
-    """
+    """Return a plain integer, or something to make a list of as it is."""
     found = as_label(value)
     if not isinstance(found, (int, list)):
         try:
@@ -259,15 +193,7 @@ def one_or_several(value: Any, what: str) -> Any:
 
 
 def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
-    """Return dimensions as a tuple of plain integers.
-
-    Args:
-        dim: one size, or several.
-
-    Raises:
-        ForeignValueError: a size is no integer.
-        ShapeError: a size is not positive, or does not fit 32 bits.
-    """
+    """Return dimensions as a tuple of plain integers."""
     given: Any = dim  # a text has elements, too
     is_list = type(given) in (tuple, list) or (
         isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0

@@ -67,11 +67,7 @@ _names = _CalledFunctions()
 
 @contextmanager
 def calling(name: str) -> Iterator[None]:
-    """Remember, inside a ``with`` block, that a function is being called.
-
-    Args:
-        name: as errors show it.
-    """
+    """Remember, inside a ``with`` block, that a function is being called."""
     _names.all.append(name)
     try:
         yield
@@ -92,12 +88,6 @@ def aux_tensor(kind: str, values: list[Any], device: torch.device, dtype: torch.
 
     Shape:
         returns: (nodes,) or (nodes, ...), as `Op.aux` says.
-
-    Args:
-        kind: `Op.aux`.
-        values: one entry a node.
-        device: where integers and numbers go.
-        dtype: the element type of the graph.
     """
     if kind == "":
         return None
@@ -126,12 +116,6 @@ def grad_call(call: BatchCall, op: Any, gradients: list[Tensor], inputs: list[Te
     Shape:
         gradients: each (nodes, batch, *d).
         inputs, returns: each (nodes or 1, batch, *d).
-
-    Args:
-        call: as `run_call` left it, with `wants` and `defer` set.
-        op: the operation.
-        gradients: those of its results.
-        inputs: the operands.
     """
     found: list[Tensor | None] | None = None
     if op.grad is not None:
@@ -205,14 +189,8 @@ def inputs_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> t
 class BaseGraph(EngineGraph):
     """The base of both graphs: checkpoints, and what is refused at the wrong time, in the wrong thread or place.
 
-    Args:
-        options: what `configure` sets: batching, device, element type.
-        version: that of the first graph.
-
     Attributes:
-        version: how often `renew` has been called.
         is_immediate: whether every node is computed when it is made.
-        is_checking: whether values that are not finite are refused.
         owner: the thread that the graph belongs to: the one that has begun it, or that has put the first node into it.
         was_cut: whether nodes have been taken back since it was begun.
     """
@@ -319,12 +297,7 @@ class BaseGraph(EngineGraph):
         raise NotImplementedError(f"{type(self).__name__} does not define _cut")
 
     def check_root(self, node: int) -> None:
-        """Check that a backward pass may begin at a node.
-
-        Raises:
-            NotScalarError: it has more than one number.
-            StateError: the last one began there.
-        """
+        """Check that a backward pass may begin at a node."""
         dim = self.dim(node)
         if dim.size * dim.batch != 1:
             raise NotScalarError(
@@ -347,10 +320,6 @@ class BaseGraph(EngineGraph):
 
         The native engine computes some gradients only when they are asked for, which it cannot once parameters have
         changed. Which ones depends on what it has fused, so both engines refuse all but those of inputs.
-
-        Raises:
-            NoGradientError: there was no pass, or it began at an earlier node.
-            StateError: parameters have changed since.
         """
         if self.root < node:
             origin = "no backward pass has been run" if self.root < 0 else f"it ran from node {self.root}"
@@ -368,15 +337,7 @@ class BaseGraph(EngineGraph):
             )
 
     def _compute_at_once(self, node: int, name: str) -> None:
-        """Compute a node that has just been made, and check its value if that is asked for.
-
-        Args:
-            node: its number.
-            name: of its operation.
-
-        Raises:
-            NonFiniteError: it is NaN or infinite.
-        """
+        """Compute a node that has just been made, and check its value if that is asked for."""
         self.forward(node)
         if self.is_checking and not bool(torch.isfinite(self.value(node)).all()):
             raise NonFiniteError(f"the value of node {node} ({name}) is not finite (at {user_line()})")

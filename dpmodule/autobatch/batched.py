@@ -78,9 +78,6 @@ def as_expression(value: Any) -> Expression:
     Shape:
         value: (*d), or a number.
         returns: (*d), (1,) of a number.
-
-    Raises:
-        ForeignValueError: it is none of these.
     """
     if isinstance(value, Expression):
         return value
@@ -111,9 +108,7 @@ class Batched:
         inputs, outputs of a call: without an axis for examples.
 
     Args:
-        name: as errors and `explain` show it.
         random: whether it draws random numbers: then every call draws its own.
-        has_losses: whether something in it ignores the gradient from above.
     """
 
     def __init__(self, name: str, random: bool, has_losses: bool = False) -> None:
@@ -130,15 +125,7 @@ class Batched:
     # defined by subclasses
 
     def shapes(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the shapes of the outputs for one example.
-
-        Args:
-            is_train: training mode.
-            shapes: those of the inputs, for one example.
-
-        Raises:
-            ShapeError: the inputs do not fit.
-        """
+        """Return the shapes of the outputs for one example."""
         raise NotImplementedError(f"{type(self).__name__} does not define shapes")
 
     def compute(
@@ -158,10 +145,7 @@ class Batched:
             counted: (rows,), bool.
 
         Args:
-            is_train: training mode.
-            rows: every input.
             parameters: the values, in the order of `parameters`.
-            generator: for random numbers.
             again: the same has been computed before, so that states must not move on.
             counted: the rows that gradients are wanted of, where losses ignore that they get none;
                 None for all.
@@ -173,12 +157,7 @@ class Batched:
         raise NotImplementedError(f"{type(self).__name__} does not define _own_mode")
 
     def way(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> str:
-        """Return how a batch is computed, for `explain`: "" for one call, else how, and why.
-
-        Args:
-            is_train: whether the calls are in training mode.
-            shapes: of the inputs, one example each.
-        """
+        """Return how a batch is computed, for `explain`: "" for one call, else how, and why."""
         return ""
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
@@ -201,22 +180,13 @@ class Batched:
         self._is_train = value
 
     def _mode(self) -> bool:
-        """Return whether the next call is in training mode.
-
-        Raises:
-            ForeignValueError: `is_train` has been set to something else than True, False and None.
-        """
+        """Return whether the next call is in training mode."""
         if self._is_train is not None:
             return flag(self._is_train, f"{self.name}: is_train")
         return _forced[-1] if _forced else self._own_mode()
 
     def outs(self, is_train: bool, dims: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Return the `Dim` of every output.
-
-        Raises:
-            ArgumentError: there are more or fewer outputs than at earlier calls.
-            ShapeError: the inputs do not fit, or an output would hold no numbers.
-        """
+        """Return the `Dim` of every output."""
         key = (is_train, *dims)
         found = self._known.get(key)
         if found is None:
@@ -242,17 +212,6 @@ class Batched:
 
         Shape:
             data: without an axis for examples; a minibatch is further examples.
-
-        Args:
-            data: the inputs.
-            is_train: training mode.
-            losses: which outputs are loss heads.
-
-        Raises:
-            StaleExpressionError: an input belongs to an earlier graph.
-            ShapeError: the inputs do not fit.
-            ArgumentError: there are more or fewer outputs than at earlier calls.
-            DTypeError: a parameter is of another type than the graph.
         """
         graph = state.graph
         if self._version != graph.version:
@@ -276,11 +235,7 @@ class Batched:
         """Hear that a new graph has been begun."""
 
     def _check_types(self) -> None:
-        """Refuse parameters of another type than the graph's.
-
-        Raises:
-            DTypeError: there is one.
-        """
+        """Refuse parameters of another type than the graph's."""
         wanted = state.options.dtype
         for each in self.parameters:
             if each.storage.tensor.dtype is not wanted:
@@ -337,11 +292,7 @@ def _run(call: BatchCall, *inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 def _check_shape(owner: Batched, out: Tensor, dim: Dim) -> None:
-    """Refuse a result of another shape than the one that was announced when the call was added.
-
-    Raises:
-        ShapeError: the shape depends on the values.
-    """
+    """Refuse a result of another shape than the one that was announced when the call was added."""
     found = tuple(out.shape[1:])
     if found != dim.d and [size for size in found if size != 1] != [size for size in dim.d if size != 1]:
         raise ShapeError(

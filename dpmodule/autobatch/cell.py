@@ -100,11 +100,7 @@ class Cell(Batched):
     # shapes
 
     def _examples(self, shapes: Sequence[Shape]) -> dict[str, Shape]:
-        """Return the shape of each input for one example; those of one number may have no axes at all.
-
-        Raises:
-            ShapeError: they do not fit the symbol.
-        """
+        """Return the shape of each input for one example; those of one number may have no axes at all."""
         given = dict(zip(self.input_names, shapes))
         labels = [n for n in self.input_names if given[n] == (1,) and n not in self._ragged.names]
         attempts = [given]
@@ -130,11 +126,6 @@ class Cell(Batched):
         return None
 
     def shapes(self, is_train: bool, shapes: Sequence[Shape]) -> list[Shape]:
-        """Return the shapes of the outputs for one example; see `Batched.shapes`.
-
-        Raises:
-            ShapeError: the inputs do not fit the symbol.
-        """
         examples = self._examples(shapes)
         names = self.input_names
         self._scalars[tuple(shapes)] = frozenset(i for i, n in enumerate(names) if examples[n] != shapes[i])
@@ -181,11 +172,6 @@ class Cell(Batched):
 
         Returns:
             The expression of the output, a tuple if there are several.
-
-        Raises:
-            ArgumentError: an input is missing, unknown or given twice.
-            ShapeError: shapes do not fit the symbol; names the line of the call.
-            StaleExpressionError: an input belongs to an earlier graph.
         """
         data = [as_expression(each) for each in self._bound(args, kwargs)]
         if self._arguments.missing:
@@ -273,12 +259,7 @@ class Cell(Batched):
 
 
 def _example(name: str, shape: Any) -> Shape:
-    """Return the shape of an example of an input as plain integers.
-
-    Raises:
-        ForeignValueError: it is no list of integers.
-        ShapeError: a size is not positive, or does not fit 32 bits.
-    """
+    """Return the shape of an example of an input as plain integers."""
     what = f"cell: shapes of {name}"
     found = tuple(whole(size, what) for size in listed(what, shape))
     if not all(0 < size < TOO_LARGE for size in found):

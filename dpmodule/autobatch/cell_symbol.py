@@ -70,7 +70,6 @@ def reason_against(
     """Return why a graph does not work row by row, "" if it does.
 
     Args:
-        graph: the graph.
         examples: the shape of one example of every input, without the axis of rows.
         others: the shapes of parameters and states.
         known: operators that work row by row whatever their declaration says, as those on ragged values do.
@@ -156,16 +155,9 @@ def _reason_of_axes(node: Node, ndim: int) -> str:
 class RaggedInputs:
     """Which inputs and outputs of a cell are ragged, and how rows of examples become ragged values and back.
 
-    Args:
-        graph: what the cell runs.
-
     Attributes:
-        names: of the ragged inputs.
         storage: storage types of the graph's values; None if all of them are dense.
         nodes: the operators that read ragged values, all of which work row by row.
-
-    Raises:
-        OpError: an operator does not take the ragged values that reach it.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -196,11 +188,7 @@ class RaggedInputs:
         ]
 
     def without_lengths(self, examples: Mapping[str, Shape]) -> dict[str, Shape]:
-        """Return the shapes of examples as the graph knows them: those of ragged ones without the row's length.
-
-        Raises:
-            ShapeError: a row has no axis for its elements.
-        """
+        """Return the shapes of examples as the graph knows them: those of ragged ones without the row's length."""
         for name in self.names & examples.keys():
             if not examples[name]:
                 raise ShapeError(
@@ -212,12 +200,7 @@ class RaggedInputs:
         """Return the shapes of outputs for one example, those of ragged ones with the row's length.
 
         Args:
-            outputs: as the graph knows them.
             examples: shape of each input for one example.
-            name: of the cell, for errors.
-
-        Raises:
-            ShapeError: an output follows from rows of different lengths.
         """
         found = []
         for i, shape in enumerate(outputs):
@@ -258,20 +241,8 @@ class RaggedInputs:
 class CellParameters:
     """Which of a symbol's arguments are inputs, and the parameters and states for the others.
 
-    Args:
-        symbol, params, inputs, allow_extra: as for `cell`.
-        initializer: gives those that are made their first values.
-        ragged: which of the symbol's values are ragged.
-
     Attributes:
-        collection: where all of them are.
-        input_names: the arguments that are inputs.
         held: parameters and states by name.
-        missing: names of those that are still to be made.
-
-    Raises:
-        ArgumentError: `params` names no parameter of the symbol, or there is no input.
-        ForeignValueError: an argument is of a wrong type.
     """
 
     def __init__(
@@ -320,11 +291,7 @@ class CellParameters:
         return {name: tuple(each.storage.tensor.shape) for name, each in self.held.items()}
 
     def infer(self, examples: Mapping[str, Shape]) -> dict[Any, list[Any]]:
-        """Infer the shapes of all nodes for a batch of one.
-
-        Raises:
-            ShapeError: inputs and parameters do not fit together.
-        """
+        """Infer the shapes of all nodes for a batch of one."""
         nominal = self._ragged.without_lengths(examples)
         given: dict[str, Any] = {name: (1, *shape) for name, shape in nominal.items()}
         return infer_shapes(self._graph, {**given, **self.shapes()})
@@ -366,12 +333,7 @@ class CellParameters:
                     self.collection.hold(self.held[name])
 
     def make(self, given: Mapping[str, Shape]) -> None:
-        """Make the parameters that are missing, now that the shapes of the inputs are known.
-
-        Raises:
-            ArgumentError: an input's shape is not given.
-            ShapeError: a parameter's shape does not follow from them.
-        """
+        """Make the parameters that are missing, now that the shapes of the inputs are known."""
         unknown = [name for name in given if name not in self.input_names]
         if unknown:
             raise ArgumentError(f"cell: shapes names {unknown}, the inputs are {', '.join(self.input_names)}")

@@ -98,7 +98,6 @@ class ParameterCollection:
             dim: its shape, or the size of a vector.
             init: first values: an initializer, a number, an array, or a name, see `initializers.initializer_of`; Glorot
                 if not given.
-            name: its name inside this collection.
             device: kept for DyNet's signature; parameters are where `configure` says.
             scale: for "uniform", "glorot" and "saxe".
             mean: for "normal".
@@ -162,7 +161,6 @@ class ParameterCollection:
 
         Args:
             array: numbers of any type; copied into the graph's element type.
-            name: its name inside this collection.
             device: see `add_parameters`.
 
         Raises:
@@ -179,7 +177,6 @@ class ParameterCollection:
 
         Args:
             array: numbers of any type; copied into the graph's element type.
-            name: its name inside this collection.
             device: see `add_parameters`.
 
         Shape:
@@ -199,7 +196,6 @@ class ParameterCollection:
 
         Args:
             tensor: dense, row-major, of the element type of the graph; a single number is a vector of one.
-            name: its name inside this collection.
 
         Raises:
             ArgumentError: the elements of `tensor` do not lie side by side.
@@ -214,7 +210,6 @@ class ParameterCollection:
 
         Args:
             tensor: dense, row-major, of the element type of the graph; a single number is a vector of one.
-            name: its name inside this collection.
 
         Shape:
             tensor, returns: (rows, *d).
@@ -287,7 +282,6 @@ class ParameterCollection:
         """Write all values to a text file that DyNet reads.
 
         Args:
-            fname: the file.
             name: put before all names, such as "/encoder".
             append: write behind what is in the file; else the file is replaced in one step.
 
@@ -304,7 +298,6 @@ class ParameterCollection:
         """Read all values from a file written by `save`, here or by DyNet, in the same order.
 
         Args:
-            fname: the file.
             key: read only what stands below this name.
 
         Raises:
@@ -320,7 +313,6 @@ class ParameterCollection:
         """Do what `save` does.
 
         Args:
-            fname: the file.
             key: put before all names, such as "/encoder".
             append: write behind what is in the file; else the file is replaced in one step.
         """
@@ -330,7 +322,6 @@ class ParameterCollection:
         """Do what `populate` does.
 
         Args:
-            fname: the file.
             key: read only what stands below this name.
         """
         self.populate(fname, key)
@@ -342,7 +333,6 @@ class ParameterCollection:
             returns: as the file says.
 
         Args:
-            fname: the file.
             key: the full name there, such as "/encoder/W".
 
         Raises:
@@ -360,7 +350,6 @@ class ParameterCollection:
         """Make a table of what stands in a file under a name; see `load_param`.
 
         Args:
-            fname: the file.
             key: the full name there, such as "/encoder/W".
 
         Shape:

@@ -88,7 +88,6 @@ def foreign_value(what: str, value: object, problem: str) -> ForeignValueError:
 
     Args:
         what: the argument, as errors name it; "" if the value says enough.
-        value: what was given.
         problem: goes on after type and value, such as "is no list".
     """
     name = f"{what}: " if what else ""

@@ -24,11 +24,6 @@ class KindRow:
     Attributes:
         operation: its name; several with "+" between them where the engine has fused them into one.
         label: with shapes.
-        nodes: how many there are; fused ones count by operations.
-        batches: in how many calls they were computed.
-        largest: how many went into the largest call.
-        mean: how many went into a call on average.
-        alone: how many calls held a single one.
         why: why these were alone, "" if none was.
         way: how code of the user's runs a batch, "" for one call.
         repeats: how many were not computed because an equal one was, with the same operands; fused ones count once.
@@ -141,11 +136,7 @@ def _duration(seconds: float) -> str:
 
 
 class _Picture:
-    """Bars for batches: one after the other from left to right, as high as the logarithm of the size.
-
-    Args:
-        sequence: the batches.
-    """
+    """Bars for batches: one after the other from left to right, as high as the logarithm of the size."""
 
     MOST = 600
     HEIGHT, LEFT, TOP, WIDTH = 160, 46, 12, 720

@@ -49,12 +49,7 @@ def uses_native() -> bool:
 
 
 def fast(name: str, slow: F) -> F:
-    """Return the form in C of a function in Python, or the function itself without the native extension.
-
-    Args:
-        name: what the extension calls the operation.
-        slow: the function in Python.
-    """
+    """Return the form in C of a function in Python, or the function itself without the native extension."""
     core = native.core
     if core is None:
         return slow
@@ -73,12 +68,6 @@ class _PlainNode:
     """The numbers of a node, without the native extension.
 
     The caller sets them: without `__init__` that takes half the time.
-
-    Attributes:
-        node: its number in the graph.
-        version: the version of the graph it belongs to.
-        serial: of a parameter, the native engine that knows it; see `EngineGraph.remember`.
-        table: of a parameter or a table of rows, its number there.
     """
 
     __slots__ = ("node", "serial", "table", "version")
@@ -103,7 +92,6 @@ class Tensor:
 
     Args:
         values: what an expression was computed to be.
-
     Source: DyNet's `Tensor`.
     """
 
@@ -183,11 +171,7 @@ class Tensor:
 
 
 def _is_number(value: Any) -> bool:
-    """Say whether the other operand of an operator is a number; arrays without dimensions are.
-
-    Raises:
-        ForeignValueError: it is an array.
-    """
+    """Say whether the other operand of an operator is a number; arrays without dimensions are."""
     shape = () if isinstance(value, Real) else getattr(value, "shape", None)
     if shape:
         raise ForeignValueError(
@@ -209,9 +193,7 @@ class Operators(NodeBase):
         value: (*d), or (*d, batch) of a minibatch of several elements; see `dim`.
 
     Attributes:
-        node: its number.
         version: the version of the graph it belongs to.
-
     Source: DyNet's `Expression`, its operators and its slices.
     """
 
@@ -221,11 +203,7 @@ class Operators(NodeBase):
     """Operators between an array or a number of numpy's and an expression are those below."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        """Refuse to become an array, which would compute at the wrong time and lose the gradient.
-
-        Raises:
-            ForeignValueError: always.
-        """
+        """Refuse to become an array, which would compute at the wrong time and lose the gradient."""
         raise ForeignValueError(
             f"{type(self).__name__} is no array; npvalue() returns its value (at {user_line()})"
         )
@@ -280,21 +258,12 @@ class Operators(NodeBase):
         Shape:
             self: (d1, *rest).
             returns: (*rest) for an integer, (d1 picked, *rest) for a slice.
-
-        Raises:
-            BoundsError: the index is outside.
-            ArgumentError: a slice has a step below 1, or stands beside something else than slices.
-            ForeignValueError: it is no integer.
         """
         op, attrs, aux = picked(state.graph.dim(self.enter()), index)
         return apply(op, (self,), attrs, aux)
 
     def __len__(self) -> int:
-        """Return the size of the first dimension.
-
-        Raises:
-            StaleExpressionError: the expression belongs to an earlier graph.
-        """
+        """Return the size of the first dimension."""
         return state.graph.dim(self.enter()).d[0]
 
     def become(self, node: int, version: int) -> None:
@@ -302,17 +271,11 @@ class Operators(NodeBase):
 
         Args:
             node: its number, -1 for none yet.
-            version: the version of its graph.
         """
         self.node, self.version = node, version
 
     def enter(self) -> int:
-        """Return the number of the node in the graph under construction.
-
-        Raises:
-            StaleExpressionError: the expression belongs to an earlier graph, or was taken back.
-            StateError: the graph belongs to another thread.
-        """
+        """Return the number of the node in the graph under construction."""
         graph = state.graph
         graph.check_thread()
         node = self.node
@@ -328,9 +291,6 @@ class Operators(NodeBase):
 
     def dim(self) -> tuple[tuple[int, ...], int]:
         """Return the dimensions (d1, ..., dn) and the size of the minibatch.
-
-        Raises:
-            StaleExpressionError: the expression belongs to an earlier graph.
 
         Example:
             >>> import numpy, dpmodule.autobatch as dy
@@ -348,11 +308,6 @@ class Operators(NodeBase):
 
         Args:
             recalculate: throw cached values away and compute from the inputs again.
-
-        Raises:
-            ForeignValueError: `recalculate` is neither True nor False.
-            StaleExpressionError: the expression belongs to an earlier graph.
-            Exception: whatever an operation raises that the expression depends on.
         """
         return state.graph.value(self._asked(recalculate))
 
@@ -367,11 +322,6 @@ class Operators(NodeBase):
 
         Shape:
             returns: (*d), or (*d, batch) of a minibatch of several elements.
-
-        Raises:
-            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
-
-        Source: DyNet's `Expression.npvalue`.
         """
         return state.graph.array(self._asked(recalculate))
 
@@ -380,9 +330,6 @@ class Operators(NodeBase):
 
         Shape:
             returns: (batch, *d).
-
-        Raises:
-            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
         """
         return Tensor(self.value_tensor(recalculate))
 
@@ -391,10 +338,6 @@ class Operators(NodeBase):
 
         Shape:
             self: one number, in a minibatch of one.
-
-        Raises:
-            NotScalarError: it has several.
-            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
         """
         found = self._numbers(recalculate)
         if len(found) != 1:
@@ -409,9 +352,6 @@ class Operators(NodeBase):
 
         Shape:
             returns: d1 * ... * dn * batch numbers.
-
-        Raises:
-            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
         """
         return self._numbers(recalculate)
 
@@ -420,11 +360,6 @@ class Operators(NodeBase):
 
         Shape:
             returns: of one dimension d1 * batch numbers; else as `npvalue`.
-
-        Raises:
-            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
-
-        Source: DyNet's `Expression.value`.
         """
         found = self._numbers(recalculate)
         if len(found) == 1:
@@ -437,11 +372,7 @@ class Operators(NodeBase):
         return graph.array(node).reshape(-1, order="F").tolist() if found is None else found
 
     def forward(self, recalculate: bool = False) -> None:
-        """Compute everything up to this expression; see `value_tensor`.
-
-        Raises:
-            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
-        """
+        """Compute everything up to this expression; see `value_tensor`."""
         self.value_tensor(recalculate)
 
     def backward(self, full: bool = False) -> None:
@@ -452,14 +383,6 @@ class Operators(NodeBase):
 
         Args:
             full: also of expressions that no parameter feeds, such as inputs.
-
-        Raises:
-            NotScalarError: it has several numbers.
-            StateError: this is the second call for this expression.
-            ForeignValueError: `full` is neither True nor False.
-            StaleExpressionError: the expression belongs to an earlier graph.
-
-        Source: DyNet's `Expression.backward`.
         """
         state.graph.backward(self.enter(), flag(full, "full"))
 
@@ -468,22 +391,11 @@ class Operators(NodeBase):
 
         Shape:
             returns: as `npvalue`.
-
-        Raises:
-            NoGradientError: `backward` has not been called for a later expression.
-            StateError: parameters have been changed since.
-            StaleExpressionError: the expression belongs to an earlier graph.
-
-        Source: DyNet's `Expression.gradient`.
         """
         return as_array(state.graph.gradient(self.enter()))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse to be copied or pickled.
-
-        Raises:
-            ForeignValueError: always.
-        """
+        """Refuse to be copied or pickled."""
         raise ForeignValueError(
             f"{type(self).__name__} belongs to the graph or to its collection and cannot be copied or pickled; save"
             f" npvalue(), or the parameters with ParameterCollection.save (at {user_line()})"
@@ -513,10 +425,6 @@ def handle_of(node: int, version: int) -> Expression:
 
     Shape:
         returns: the node's.
-
-    Args:
-        node: its number.
-        version: the version of its graph.
     """
     found = Expression()
     found.node, found.version = node, version
@@ -524,12 +432,7 @@ def handle_of(node: int, version: int) -> Expression:
 
 
 def node_of(value: Any) -> int:
-    """Return the node of an operand.
-
-    Raises:
-        ForeignValueError: it is no expression.
-        StaleExpressionError: the expression belongs to an earlier graph.
-    """
+    """Return the node of an operand."""
     if isinstance(value, Expression):
         return value.enter()
     raise foreign_value("", value, "is no Expression; make one with scalarInput, inputTensor or parameter")
@@ -540,16 +443,6 @@ def append(op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: An
 
     Shape:
         returns: as `op.shape` says.
-
-    Args:
-        op: the operation.
-        attrs: the attributes, hashable.
-        args: numbers of the operands' nodes.
-        aux: the node's own argument; see `Operation.aux`.
-
-    Raises:
-        ShapeError: the operands do not fit.
-        StateError: the graph belongs to another thread.
     """
     graph = state.graph
     return handle_of(graph.append(op, attrs, args, aux), graph.version)
@@ -561,17 +454,6 @@ def apply(op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] = (), a
     Shape:
         operands: as `op.shape` wants them.
         returns: as `op.shape` says.
-
-    Args:
-        op: the operation.
-        operands: expressions or parameters.
-        attrs: the attributes, hashable.
-        aux: the node's own argument; see `Operation.aux`.
-
-    Raises:
-        StaleExpressionError: an operand belongs to an earlier graph.
-        ShapeError: the operands do not fit.
-        ForeignValueError: an operand is no expression.
     """
     graph = state.graph
     version = graph.version
@@ -594,15 +476,8 @@ def plain(op: Operation, x: Any, y: Any, z: Any = ...) -> Expression:
         returns: as `op.shape` says.
 
     Args:
-        op: the operation, which always has as many operands here.
-        x: an operand, as all are.
         y: the second one.
         z: the third one; an ellipsis for none, since None may be a user's mistake.
-
-    Raises:
-        ForeignValueError: an operand is no expression.
-        ShapeError: the operands do not fit.
-        StaleExpressionError: an operand belongs to an earlier graph.
     """
     return apply(op, (x, y) if z is ... else (x, y, z))
 
@@ -637,13 +512,7 @@ def single(op: Operation) -> Callable[..., Expression]:
 
 
 def _between(op: Operation, other_way: Callable[[Any, Any], Expression]) -> Callable[[Any, Any], Expression]:
-    """Return the operator or function of an operation on two expressions.
-
-    Args:
-        op: the operation, which always has two operands here.
-        other_way: does it where one of them is something else, and where the graph is another thread's or does not know
-            the operation yet.
-    """
+    """Return the operator or function of an operation on two expressions."""
 
     def spelled_out(x: Any, y: Any) -> Expression:
         graph: Any = state.graph
@@ -667,11 +536,7 @@ def _between(op: Operation, other_way: Callable[[Any, Any], Expression]) -> Call
 
 
 def paired(op: Operation) -> Callable[[_Pair], _Pair]:
-    """Return what makes functions of two operands and nothing else faster where there is no native extension.
-
-    Args:
-        op: the operation that the function adds to the graph.
-    """
+    """Return what makes functions of two operands and nothing else faster where there is no native extension."""
     return (lambda made: made) if uses_native() else partial(_between, op)
 
 
@@ -753,16 +618,6 @@ def append_many(op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] =
     Shape:
         operands: all (*d), with minibatches of one size.
         returns: as `op.shape` says.
-
-    Args:
-        op: the operation.
-        operands: expressions or parameters.
-        attrs: the attributes, hashable.
-
-    Raises:
-        ForeignValueError: an operand is no expression.
-        ShapeError: the operation does not take this shape.
-        StaleExpressionError: an operand belongs to an earlier graph.
     """
     graph = state.graph
     version = graph.version
@@ -797,12 +652,7 @@ def apply_to_padded(
     Args:
         error: what it has raised, which goes on if that is not the reason.
         op: the operation, whose operands have equal dimensions.
-        operands: expressions or parameters.
-        attrs: the attributes, hashable.
         chosen: `max` if the result has the longest of their dimensions, `min` if it has the shortest.
-
-    Raises:
-        ShapeError: their dimensions differ otherwise.
     """
     dims = [state.graph.dim(node_of(x)).d for x in operands]
     longest = max(dims, key=len)
@@ -814,11 +664,7 @@ def apply_to_padded(
 
 
 def listed(name: str, xs: Iterable[Any]) -> list[Any]:
-    """Return a list.
-
-    Raises:
-        ForeignValueError: `xs` is nothing to make one of.
-    """
+    """Return a list."""
     try:
         if not isinstance(xs, Operators):  # which has elements, but is one operand
             return list(xs)
@@ -829,12 +675,7 @@ def listed(name: str, xs: Iterable[Any]) -> list[Any]:
 
 
 def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:
-    """Return a list of operands.
-
-    Raises:
-        EmptySequenceError: there are none.
-        ForeignValueError: `xs` is no list.
-    """
+    """Return a list of operands."""
     found = listed(name, xs)
     if not found:
         raise EmptySequenceError(f"List is empty, nothing to {name}. (at {user_line()})")
@@ -849,7 +690,6 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
 
     Args:
         exps: what to compute, all of one graph.
-        recalculate: throw cached values away first.
 
     Raises:
         ForeignValueError: `exps` is no list of expressions.
@@ -869,7 +709,6 @@ def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:
 
     Args:
         exps: what to compute, all of one graph.
-        recalculate: throw cached values away first.
 
     Shape:
         returns: for each what `Operators.value` returns.
@@ -887,7 +726,6 @@ def npvalues(exps: Iterable[Expression], recalculate: bool = False) -> list[Arra
 
     Args:
         exps: what to compute, all of one graph.
-        recalculate: throw cached values away first.
 
     Shape:
         returns: for each (*d), or (*d, batch) of a minibatch of several elements.

@@ -37,7 +37,6 @@ class PyInitializer:
 
         Args:
             tensor: where.
-            generator: of random numbers.
             is_lookup: the first axis of the tensor counts rows of a table, not a dimension of the parameter.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define fill")
@@ -64,10 +63,6 @@ class ConstInitializer(PyInitializer):
 class NormalInitializer(PyInitializer):
     """Draw from a normal distribution.
 
-    Args:
-        mean: centre of the distribution.
-        var: its variance.
-
     Raises:
         ArgumentError: `var` is negative or NaN.
         ForeignValueError: an argument is no number.
@@ -83,9 +78,6 @@ class NormalInitializer(PyInitializer):
 
 class UniformInitializer(PyInitializer):
     """Draw evenly from -`scale` to `scale`.
-
-    Args:
-        scale: the bound.
 
     Raises:
         ArgumentError: `scale` is negative or NaN.
@@ -144,14 +136,6 @@ class IdentityInitializer(PyInitializer):
     """Make a square matrix the identity."""
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        """Write the identity.
-
-        Shape:
-            tensor: (d1, d1).
-
-        Raises:
-            ShapeError: the parameter is no square matrix.
-        """
         if tensor.dim() != 2 or tensor.shape[0] != tensor.shape[1]:
             raise ShapeError(f"IdentityInitializer fills square matrices, not {tuple(tensor.shape)}")
         torch.nn.init.eye_(tensor)
@@ -173,14 +157,6 @@ class SaxeInitializer(PyInitializer):
         self.scale = number(scale, "scale")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        """Draw.
-
-        Shape:
-            tensor: (d1, d2).
-
-        Raises:
-            ShapeError: the parameter is no matrix.
-        """
         if tensor.dim() != 2:
             raise ShapeError(f"SaxeInitializer fills matrices, not {tuple(tensor.shape)}")
         torch.nn.init.orthogonal_(tensor, self.scale, generator=generator)
@@ -192,9 +168,6 @@ class NumpyInitializer(PyInitializer):
     Shape:
         array: the parameter's; or flat, the first dimension running fastest.
 
-    Args:
-        array: the values.
-
     Raises:
         ForeignValueError: `array` holds something else than numbers.
     """
@@ -203,14 +176,6 @@ class NumpyInitializer(PyInitializer):
         self.array = numbers(array, "array")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        """Copy.
-
-        Shape:
-            tensor: of as many elements as the array.
-
-        Raises:
-            ShapeError: the sizes differ.
-        """
         array = self.array
         if array.size != tensor.numel():
             raise ShapeError(f"the array {array.shape} does not fit the parameter {tuple(tensor.shape)}")
@@ -222,9 +187,6 @@ class NumpyInitializer(PyInitializer):
 class FromFileInitializer(PyInitializer):
     """Read numbers from a text file, the first dimension running fastest.
 
-    Args:
-        fname: the file.
-
     Raises:
         ArgumentError: no file can be named so.
         ForeignValueError: `fname` is no name of a file.
@@ -234,16 +196,6 @@ class FromFileInitializer(PyInitializer):
         self.fname = file_name(fname, "FromFileInitializer: fname")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        """Read.
-
-        Shape:
-            tensor: of as many elements as the file has numbers.
-
-        Raises:
-            FileError: the file cannot be read.
-            FileFormatError: there is something else than numbers in it.
-            ShapeError: it holds another number of numbers.
-        """
         try:
             with open(self.fname, encoding="utf-8", opener=regular_file) as source:
                 numbers = np.array(source.read().split(), np.float64)
@@ -265,16 +217,6 @@ def initializer_of(
         init: an initializer; a number; an array; None (Glorot); or "uniform" (needs `scale`), "normal" (with `mean` and
             `std`), "identity", "glorot", "saxe" (times `scale`), "he", or the name of a file.
         dim: the parameter's shape.
-        scale: see above.
-        mean: see above.
-        std: see above.
-
-    Raises:
-        ArgumentError: it is none of these.
-        ForeignValueError: `scale`, `mean` or `std` is no number.
-        ShapeError: `init` is an array of another shape.
-
-    Source: DyNet's `ParameterCollection.add_parameters`.
     """
     if isinstance(init, PyInitializer):
         return init

@@ -32,7 +32,6 @@ class Owner:
 
     Attributes:
         ident: its number, see `threading.get_ident`; 0 once it has ended, since the next thread may get the same.
-        name: its name.
     """
 
     __slots__ = ("_memory", "_turn", "ident", "name")
@@ -68,12 +67,7 @@ class RanBatch:
         kind: what could have been in it: equal for batches of one kind.
         operation: the operation's name; several with "+" between them where the engine has fused them.
         dims: the dimensions of the operands that come from outside.
-        out: those of the result.
-        parameters: which parameters it read, in any form that compares.
-        others: what else is equal within a kind.
-        nodes: how many nodes have their values from it.
         calls: how many of these are the same operation, which is what the batch is wide.
-        forward: which request for a value it belongs to.
         repeats: how many operations were left out because an equal one was computed.
         apart: why the operation is never batched, "" if it may be.
         way: how code of the user's is run, "" for one call.
@@ -109,14 +103,7 @@ Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
 
 @dataclass(slots=True)
 class Options:
-    """What a graph is computed with.
-
-    Args:
-        autobatch: whether nodes are batched.
-        device: where.
-        dtype: the element type.
-        generator: for dropout, noise and random inputs.
-    """
+    """What a graph is computed with."""
 
     autobatch: bool = False
     device: torch.device = torch.device("cpu")
@@ -157,7 +144,6 @@ class StoredOperand(Protocol):
 
     Attributes:
         serial: of the engine that knows it; 0 for none.
-        table: what the engine knows it by.
     """
 
     serial: int
@@ -176,9 +162,6 @@ class EngineGraph(Protocol):
     extension every graph is a `graph.Graph`, and `expression` adds nodes to its lists itself.
 
     Attributes:
-        version: how often `renew` has been called.
-        engine_name: "python" or "native".
-        options: what it is computed with.
         owner: the thread that it belongs to; whoever adds nodes or asks for values checks that it is its own.
         was_cut: whether nodes have been taken back since it was begun.
     """
@@ -219,36 +202,18 @@ class EngineGraph(Protocol):
         An operation with k results takes k numbers in a row.
 
         Args:
-            op: record of what the node computes.
-            attrs: hashable; belong to the signature.
-            args: numbers of earlier nodes.
             aux: the node's own argument, such as a label or a row, which nodes of a batch do not share; see
                 `Operation.aux`.
-
-        Raises:
-            ShapeError: the operands do not fit.
-            StaleExpressionError: an operand has been taken back.
-            StateError: the graph is another thread's.
         """
 
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
-        """Add a node that takes many operands of one shape (`Operation.many`); see `append`.
-
-        Args:
-            op: record of what the node computes.
-            attrs: hashable; belong to the signature.
-            args: numbers of earlier nodes.
-        """
+        """Add a node that takes many operands of one shape (`Operation.many`); see `append`."""
 
     def set_input(self, node: int, array: Any) -> None:
         """Replace the array of an input: nothing computed from its former value is used any more.
 
         Shape:
             array: (batch, *d).
-
-        Args:
-            node: its number.
-            array: of floats or doubles.
         """
 
     def enter(self, parameter: StoredOperand) -> int:
@@ -258,59 +223,28 @@ class EngineGraph(Protocol):
         """Let later graphs know the parameter that has been given a node."""
 
     def adopt(self, table: StoredOperand, is_updated: bool) -> None:
-        """Prepare for a table whose rows are looked up from now on.
-
-        Args:
-            table: what holds the rows and their gradients.
-            is_updated: whether gradients flow into the rows.
-
-        Raises:
-            DTypeError: the table is elsewhere than the graph, or of another type.
-        """
+        """Prepare for a table whose rows are looked up from now on."""
 
     def dim(self, node: int) -> Dim:
-        """Return the shape of a node.
-
-        Args:
-            node: its number.
-        """
+        """Return the shape of a node."""
 
     def signature(self, node: int) -> NodeSignature:
-        """Return what a node is.
-
-        Args:
-            node: its number.
-        """
+        """Return what a node is."""
 
     def operands(self, node: int) -> tuple[int, ...]:
-        """Return the operands of a node.
-
-        Args:
-            node: its number.
-        """
+        """Return the operands of a node."""
 
     def are_alike(self, nodes: list[int]) -> bool:
-        """Say whether nodes have one shape, and none is a parameter: then `append_many` takes them.
-
-        Args:
-            nodes: their numbers.
-        """
+        """Say whether nodes have one shape, and none is a parameter: then `append_many` takes them."""
 
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input whose gradient has been computed.
-
-        Args:
-            node: its number.
-        """
+        """Say whether a node is an input whose gradient has been computed."""
 
     def forward(self, node: int) -> None:
         """Compute everything up to and including the node that has not been computed yet; values stay until `renew`.
 
         Raises what an operation raises that the node depends on, and no errors of others. Whoever asks for a node that
         has failed has it computed again.
-
-        Args:
-            node: its number.
         """
 
     def value(self, node: int) -> torch.Tensor:
@@ -318,9 +252,6 @@ class EngineGraph(Protocol):
 
         Shape:
             returns: (batch, *d).
-
-        Args:
-            node: its number.
         """
 
     def array(self, node: int) -> NDArray[Any]:
@@ -343,11 +274,6 @@ class EngineGraph(Protocol):
 
         Args:
             node: the number of the node.
-            full: also of nodes that no parameter feeds.
-
-        Raises:
-            NotScalarError: it has several numbers.
-            StateError: the last `backward` began there.
         """
 
     def gradient(self, node: int) -> torch.Tensor:
@@ -355,13 +281,6 @@ class EngineGraph(Protocol):
 
         Shape:
             returns: (batch, *d).
-
-        Args:
-            node: its number.
-
-        Raises:
-            NoGradientError: there was no `backward`, or it began at an earlier node.
-            StateError: parameters have changed since.
         """
 
     def marks(self) -> Marks:
@@ -372,27 +291,15 @@ class EngineGraph(Protocol):
 
         Args:
             immediate: compute every node when it is made.
-            checking: look for values that are not finite, too.
-            autobatch: for this graph only, whether to batch.
-
-        Raises:
-            StateError: the graph is being computed; see `check_free`.
         """
 
     def checkpoint(self) -> None:
-        """Remember the number of nodes.
-
-        Raises:
-            StateError: the graph is being computed, or is another thread's.
-        """
+        """Remember the number of nodes."""
 
     def revert(self) -> None:
         """Forget all nodes since the last `checkpoint`.
 
         Gradients of those that stay are kept as long as the node that `backward` began at.
-
-        Raises:
-            StateError: there is no checkpoint, or the graph is being computed.
         """
 
     def recalculate(self) -> None:
@@ -405,18 +312,10 @@ class EngineGraph(Protocol):
         """Make room: another engine's graph is the one under construction."""
 
     def check_thread(self) -> None:
-        """Check that the graph may be used in this thread; see `change_thread`.
-
-        Raises:
-            StateError: it may not.
-        """
+        """Check that the graph may be used in this thread; see `change_thread`."""
 
     def change_thread(self) -> None:
-        """Let another thread than the owner use the graph; called where `owner.ident` is not its number.
-
-        Raises:
-            StateError: there are nodes, which are the owner's.
-        """
+        """Let another thread than the owner use the graph; called where `owner.ident` is not its number."""
 
     def check_nodes(self, nodes: Iterable[int]) -> None:
         """Raise a `StaleExpressionError` if one of some nodes has been taken back."""

@@ -30,9 +30,6 @@ class _GraphParameter(Expression):
 
     Shape:
         value, gradient: (*d), of a table (rows, *d).
-
-    Raises:
-        ForeignValueError: `storage` is no storage.
     """
 
     __slots__ = ("_constant", "_constant_version", "_storage")
@@ -65,13 +62,6 @@ class _GraphParameter(Expression):
         self._storage = storage
 
     def enter(self) -> int:
-        """Return the node in the graph under construction, adding it there when it is first used.
-
-        Raises:
-            DTypeError: the value is elsewhere than the graph, or of another type.
-            ShapeError: it has been given another shape.
-            StateError: the graph belongs to another thread.
-        """
         graph = state.graph
         graph.check_thread()
         if self.version != graph.version:
@@ -106,12 +96,6 @@ class _GraphParameter(Expression):
 
         Args:
             update: False makes it a constant: no gradient flows into it.
-
-        Raises:
-            ForeignValueError: `update` is neither True nor False.
-            DTypeError: the value is elsewhere than the graph, or of another type.
-            ShapeError: it has been given another shape.
-            StateError: the graph belongs to another thread.
         """
         graph = state.graph
         if flag(update, "update"):
@@ -170,11 +154,7 @@ class _GraphParameter(Expression):
         return self.storage.updated
 
     def set_updated(self, b: bool) -> None:
-        """Choose whether trainers change it, and `backward` adds to its gradient.
-
-        Raises:
-            ForeignValueError: `b` is neither True nor False.
-        """
+        """Choose whether trainers change it, and `backward` adds to its gradient."""
         self.storage.updated = flag(b, "set_updated")
         self.serial = 0  # the engine asks again
 
@@ -183,27 +163,15 @@ class _GraphParameter(Expression):
         self._writable().zero_()
 
     def scale(self, s: float) -> None:
-        """Multiply all values.
-
-        Raises:
-            ForeignValueError: `s` is no number.
-        """
+        """Multiply all values."""
         self._writable().mul_(number(s, "scale: s"))
 
     def scale_gradient(self, s: float) -> None:
-        """Multiply the gradient.
-
-        Raises:
-            ForeignValueError: `s` is no number.
-        """
+        """Multiply the gradient."""
         self.storage.scale_gradient(number(s, "scale_gradient: s"))
 
     def clip_inplace(self, left: float, right: float) -> None:
-        """Move values outside the range from `left` to `right` to its ends.
-
-        Raises:
-            ForeignValueError: a bound is no number.
-        """
+        """Move values outside the range from `left` to `right` to its ends."""
         left, right = number(left, "clip_inplace: left"), number(right, "clip_inplace: right")
         self._writable().clamp_(left, right)
 
@@ -212,13 +180,6 @@ class _GraphParameter(Expression):
 
         Shape:
             arr: (*d), of a table (rows, *d).
-
-        Args:
-            arr: of any type of numbers.
-
-        Raises:
-            ForeignValueError: it holds something else than numbers.
-            ShapeError: it has another shape.
         """
         array = numbers(arr, "set_value: arr")
         target = self._writable()
@@ -237,16 +198,8 @@ class _GraphParameter(Expression):
         """Write the value to a text file that DyNet reads.
 
         Args:
-            fname: the file.
             key: the name to write it under; its own if not given.
             append: write behind what is in the file; else the file is replaced in one step.
-
-        Raises:
-            FileError: the file cannot be written.
-            ArgumentError: `key` cannot stand in one line.
-            ForeignValueError: an argument is of a wrong type.
-
-        Source: DyNet's text format; see `dynet_compat.text_format`.
         """
         text_format.save_one(self.storage, fname, key, append, isinstance(self, LookupParameters))
 
@@ -254,15 +207,7 @@ class _GraphParameter(Expression):
         """Read the value from a file.
 
         Args:
-            fname: the file.
             key: the name it stands under; its own if not given.
-
-        Raises:
-            FileError: the file cannot be read.
-            FileFormatError: there is no such name, or another shape.
-            ForeignValueError: an argument is of a wrong type.
-
-        Source: DyNet's text format; see `dynet_compat.text_format`.
         """
         state.graph.settle()
         text_format.populate_one(
@@ -340,11 +285,6 @@ class LookupParameters(_GraphParameter):
 
             Shape:
                 returns: (*d).
-
-            Raises:
-                BoundsError: there is no such row.
-                NegativeIndexError: `index` is negative.
-                ForeignValueError: it is no integer.
             """
             return self.row(index)
 
@@ -382,7 +322,6 @@ class LookupParameters(_GraphParameter):
             returns: (*d), with a minibatch of ``len(i)``.
 
         Args:
-            i: the rows.
             update: see `row`.
 
         Raises:
@@ -408,7 +347,6 @@ class LookupParameters(_GraphParameter):
             row: (*d), or flat.
 
         Args:
-            i: the row.
             row: of the row's shape; or flat, the first dimension running fastest.
 
         Raises:
@@ -433,9 +371,6 @@ class LookupParameters(_GraphParameter):
 
         Shape:
             arr: (at most as many rows, *d).
-
-        Args:
-            arr: the rows.
 
         Raises:
             ForeignValueError: it holds something else than numbers.
@@ -528,12 +463,7 @@ _updated_rows = fast("lookup_batch", _rows)
 
 
 def checked_rows(table: LookupParameters, rows: Sequence[int]) -> list[int]:
-    """Return row numbers as plain integers.
-
-    Raises:
-        NegativeIndexError: one is negative.
-        BoundsError: one is too large.
-    """
+    """Return row numbers as plain integers."""
     found = [whole(row, table.name()) for row in listed("look up", rows)]
     size = len(table)
     for row in found:

@@ -22,14 +22,7 @@ from .python_engine.graph import PythonGraph
 
 
 class State:
-    """What the package's functions share.
-
-    Attributes:
-        options: what graphs are computed with.
-        graph: the one under construction.
-        weight_decay: of collections made from now on.
-        engine: "auto", "python" or "native", as `configure` set it.
-    """
+    """What the package's functions share."""
 
     __slots__ = ("_graphs", "engine", "graph", "options", "weight_decay")
 
@@ -42,11 +35,7 @@ class State:
         self.graph.renew()
 
     def choose_engine(self, name: str) -> None:
-        """Choose what computes graphs made from now on.
-
-        Raises:
-            ArgumentError: there is no such engine here.
-        """
+        """Choose what computes graphs made from now on."""
         if not isinstance(name, str) or name not in ("auto", "python", "native"):
             raise ArgumentError(f'engine is {name!r}, expected "auto", "python" or "native"')
         if name == "native" and native.core is None:
@@ -158,11 +147,7 @@ _WITHOUT_EFFECT = {"mem", "profiling", "shared_parameters", "requested_gpus", "g
 
 
 def _device(given: Any) -> torch.device:
-    """Return the torch device that a context, a name of DyNet's or one of torch's means.
-
-    Raises:
-        ArgumentError: it means none, or one that is not here.
-    """
+    """Return the torch device that a context, a name of DyNet's or one of torch's means."""
     if isinstance(given, Context):
         return given.torch_device
     text = str(given)
@@ -247,12 +232,7 @@ def configure(
 
 
 def _dtype(given: Any) -> torch.dtype:
-    """Return the element type of graphs.
-
-    Raises:
-        ArgumentError: it is none that graphs have.
-        DTypeError: there is no such type.
-    """
+    """Return the element type of graphs."""
     name = dtype_name(given)
     if name not in ("float32", "float64"):
         raise ArgumentError(f"dtype is {name}, expected float32 or float64")
@@ -278,9 +258,6 @@ def settings() -> dict[str, Any]:
 def set_random_seed(seed: int) -> None:
     """Seed first values, dropout, noise and random inputs: all generators of `dpmodule.random`.
 
-    Args:
-        seed: any integer.
-
     Raises:
         ForeignValueError: `seed` is no integer.
     """
@@ -293,16 +270,8 @@ reset_random_seed = set_random_seed
 def take_arguments(argv: list[str]) -> dict[str, str]:
     """Take the ``--dynet-...`` arguments out of a command line.
 
-    Args:
-        argv: the command line, changed in place.
-
     Returns:
         The settings found, by their names; "1" for those without a value.
-
-    Raises:
-        ArgumentError: a value is missing.
-
-    Source: DyNet's command line, ``--dynet-...``.
     """
     found: dict[str, str] = {}
     kept: list[str] = []
@@ -334,9 +303,6 @@ def settings_of(argv: list[str]) -> dict[str, Any]:
 
     Returns:
         What they ask for, as `configure` takes it.
-
-    Raises:
-        ArgumentError: a value is missing or no number, or a device is not here.
     """
     rest = list(argv)
     found = take_arguments(rest)
@@ -363,11 +329,7 @@ def _devices(found: dict[str, str]) -> list[str]:
 
 
 def gpus(count: int) -> list[str]:
-    """Return the names of as many GPUs.
-
-    Raises:
-        ArgumentError: there are not as many here.
-    """
+    """Return the names of as many GPUs."""
     names = [f"GPU:{index}" for index in range(count)]
     if names:
         _device(names[-1])
@@ -375,29 +337,14 @@ def gpus(count: int) -> list[str]:
 
 
 def from_command_line() -> None:
-    """Take DyNet's arguments out of `sys.argv` and follow them; done when the package is imported, and by `init`.
-
-    Raises:
-        ArgumentError: an argument cannot be followed; then all of them stay.
-
-    Source: DyNet's command line, ``--dynet-...``.
-    """
+    """Take DyNet's arguments out of `sys.argv` and follow them; done when the package is imported, and by `init`."""
     chosen = settings_of(sys.argv)
     if chosen:
         configure(**chosen)
 
 
 def _number(name: str, text: str, kind: type) -> Any:
-    """Return the number that follows an argument on the command line.
-
-    Args:
-        name: the setting.
-        text: what follows.
-        kind: `int` or `float`.
-
-    Raises:
-        ArgumentError: it is no such number.
-    """
+    """Return the number that follows an argument on the command line."""
     try:
         return kind(text)
     except ValueError:

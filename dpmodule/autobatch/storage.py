@@ -29,14 +29,6 @@ def shape_of(name: str, tensor: Tensor) -> torch.Size:
 
     Shape:
         tensor: any, of one element or more.
-
-    Args:
-        name: of the parameter.
-        tensor: its value.
-
-    Raises:
-        DTypeError: it is of no type that has gradients.
-        ShapeError: it holds no numbers.
     """
     if not tensor.is_floating_point():
         raise DTypeError(
@@ -62,18 +54,11 @@ class ParameterStorage:
         tensor, gradient, spare: (*d).
 
     Args:
-        name: its full name, such as "/encoder/W".
         tensor: the value; this very memory is read and updated, so an array that shares it sees every update.
 
     Attributes:
-        shape: of the value; it never changes.
         gradient: what `backward` has added up since the last update; None stands for zeros.
-        updated: whether trainers change it.
         spare: a tensor of zeros for the next gradient, if there is one.
-
-    Raises:
-        DTypeError: the value is of no type that has gradients.
-        ShapeError: it holds no numbers.
     """
 
     __slots__ = ("__weakref__", "gradient", "name", "shape", "spare", "tensor", "updated")
@@ -85,16 +70,7 @@ class ParameterStorage:
         self.updated = True
 
     def check_fits(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Check that a graph can read the value.
-
-        Args:
-            device: where the graph is.
-            dtype: its element type.
-
-        Raises:
-            DTypeError: the value is elsewhere, or of another type.
-            ShapeError: see `check_shape`.
-        """
+        """Check that a graph can read the value."""
         tensor = self.tensor
         if tensor.dtype is not dtype or tensor.device.type != device.type:
             raise DTypeError(
@@ -105,11 +81,7 @@ class ParameterStorage:
         self.check_shape()
 
     def check_shape(self) -> None:
-        """Check that the value still has the shape that the parameter was made with.
-
-        Raises:
-            ShapeError: somebody has put a tensor of another shape in its place.
-        """
+        """Check that the value still has the shape that the parameter was made with."""
         found = self.tensor.shape
         if found != self.shape:
             raise ShapeError(
@@ -227,22 +199,12 @@ class LookupStorage(ParameterStorage):
         self._distinct = rows
 
     def ready(self) -> Tensor:
-        """Return the memory of the gradient, which is zero but for the rows that were touched.
-
-        Shape:
-            returns: (rows, *d).
-        """
         if self._buffer is None or not _are_alike(self._buffer, self.tensor):
             self._buffer = torch.zeros_like(self.tensor)
         self.gradient = self._buffer
         return self._buffer
 
     def opened(self) -> Tensor:
-        """Return the memory of the gradient of all rows, which count as looked up from now on.
-
-        Shape:
-            returns: (rows, *d).
-        """
         self.touched.append(torch.arange(len(self.tensor)))
         return self.ready()
 
@@ -262,32 +224,20 @@ class LookupStorage(ParameterStorage):
         return answer
 
     def clear_gradient(self) -> None:
-        """Make the gradient zero; touches no other rows."""
         if self._buffer is not None and self.touched:
             self._buffer.index_fill_(0, self.rows(), 0.0)
         self.touched = []
         self.gradient = None
 
     def gradient_is_zero(self) -> None:
-        """Remember that somebody has filled the gradient with zeros, which stays the memory of the next one."""
         self.touched = []
         self.gradient = None
 
     def add_gradient(self, gradient: Tensor) -> None:
-        """Add to the gradient of all rows (of the whole table used as one expression).
-
-        Shape:
-            gradient: (rows, *d).
-        """
         self.ready().add_(gradient)
         self.touched.append(torch.arange(len(self.tensor), device=self.tensor.device))
 
     def set_gradient(self, gradient: Tensor) -> None:
-        """Replace the gradient, which must be zero; rows of zeros count as not looked up.
-
-        Shape:
-            gradient: (rows, *d).
-        """
         rows = gradient.reshape(len(gradient), -1).any(1).nonzero().flatten()
         self.add_rows(rows, gradient.index_select(0, rows))
 
@@ -301,14 +251,6 @@ class ArrayStorage(ParameterStorage):
 
     An array without a gradient gets one attached; `backward` adds to it, whatever its `grad_req` says, until a trainer
     has used it.
-
-    Args:
-        name: its name.
-        array: the array.
-
-    Raises:
-        DTypeError: the array is of no type that has gradients.
-        ShapeError: it holds no numbers.
     """
 
     __slots__ = ("_trained", "array")
@@ -365,16 +307,7 @@ class ArrayStorage(ParameterStorage):
 
 
 class TorchStorage(ParameterStorage):
-    """A parameter whose value is a torch parameter, and whose gradient is in its ``.grad``.
-
-    Args:
-        name: its name.
-        parameter: a leaf tensor of torch's autograd.
-
-    Raises:
-        DTypeError: the parameter is of no type that has gradients.
-        ShapeError: it holds no numbers.
-    """
+    """A parameter whose value is a torch parameter, and whose gradient is in its ``.grad``."""
 
     __slots__ = ("parameter",)
 

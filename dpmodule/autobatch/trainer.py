@@ -26,10 +26,6 @@ class Trainer:
 
     Subclasses define `rule`, and how many tensors of the parameter's shape they keep for it.
 
-    Args:
-        m: the parameters.
-        learning_rate: the factor of steps.
-
     Attributes:
         model: the parameters.
 
@@ -188,14 +184,7 @@ class Trainer:
             whole.index_copy_(0, rows, part)
 
     def _clipping(self, places: dict[ParameterStorage, updates.ParameterAddress | None]) -> float:
-        """Return the factor that brings the length of the whole gradient below the threshold.
-
-        Args:
-            places: where all gradients lie.
-
-        Raises:
-            NonFiniteError: a gradient is NaN or infinite.
-        """
+        """Return the factor that brings the length of the whole gradient below the threshold."""
         if self._clip <= 0:
             return 1.0
         native = [each for each in places.values() if each is not None]
@@ -269,9 +258,6 @@ class Trainer:
 
     def set_learning_rate(self, value: float) -> None:
         """Change the learning rate.
-
-        Args:
-            value: the factor of steps.
 
         Raises:
             ArgumentError: it is NaN or infinite.

@@ -19,10 +19,6 @@ Tensor = torch.Tensor
 class SimpleSGDTrainer(Trainer, native="sgd"):
     """Gradient descent.
 
-    Args:
-        m: the parameters.
-        learning_rate: the factor of steps.
-
     Raises:
         ArgumentError: a number is outside of what is possible.
         ForeignValueError: `m` is no collection, or another argument no number.
@@ -43,9 +39,6 @@ class CyclicalSGDTrainer(SimpleSGDTrainer):
     """Gradient descent whose learning rate goes up and down.
 
     Args:
-        m: the parameters.
-        learning_rate_min: the lowest.
-        learning_rate_max: the highest.
         step_size: updates from one to the other.
         gamma: by which the highest shrinks with every update, from 0 to 1.
 
@@ -72,11 +65,6 @@ class CyclicalSGDTrainer(SimpleSGDTrainer):
         self._iteration = 0
 
     def update(self) -> None:
-        """Update, then change the learning rate.
-
-        Raises:
-            NonFiniteError: see `Trainer.update`.
-        """
         super().update()
         cycle = math.floor(1 + self._iteration / (2.0 * self._period))
         x = abs(self._iteration / self._period - 2 * cycle + 1)
@@ -89,8 +77,6 @@ class MomentumSGDTrainer(Trainer, native="momentum"):
     """Gradient descent with momentum.
 
     Args:
-        m: the parameters.
-        learning_rate: the factor of steps.
         mom: how much of the last step the next one keeps.
 
     Raises:
@@ -115,11 +101,6 @@ class MomentumSGDTrainer(Trainer, native="momentum"):
 
 class AdagradTrainer(Trainer, native="adagrad"):
     """Steps divided by the root of all squared gradients so far.
-
-    Args:
-        m: the parameters.
-        learning_rate: the factor of steps.
-        eps: added under the root.
 
     Raises:
         ArgumentError: a number is outside of what is possible.
@@ -147,8 +128,6 @@ class AdadeltaTrainer(Trainer, native="adadelta"):
     """Steps as large as the last ones were, divided by the root of squared gradients.
 
     Args:
-        m: the parameters.
-        eps: added under the roots.
         rho: the weight of the past, from 0 to 1.
 
     Raises:
@@ -180,9 +159,6 @@ class RMSPropTrainer(Trainer, native="rmsprop"):
     """Steps divided by the root of a moving mean of squared gradients.
 
     Args:
-        m: the parameters.
-        learning_rate: the factor of steps.
-        eps: added under the root.
         rho: the weight of the past, from 0 to 1.
 
     Raises:
@@ -213,11 +189,8 @@ class AdamTrainer(Trainer, native="adam"):
     """Steps along a moving mean of gradients, divided by the root of one of their squares.
 
     Args:
-        m: the parameters.
-        alpha: the factor of steps.
         beta_1: the weight of the past in the mean of gradients, from 0 on, below 1.
         beta_2: the weight of the past in the mean of squares, from 0 on, below 1.
-        eps: added to the root.
 
     Raises:
         ArgumentError: a number is outside of what is possible.
@@ -264,11 +237,8 @@ class AmsgradTrainer(AdamTrainer, native="amsgrad"):
     """Adam, but divided by the greatest mean of squares so far.
 
     Args:
-        m: the parameters.
-        alpha: the factor of steps.
         beta_1: the weight of the past in the mean of gradients, from 0 on, below 1.
         beta_2: the weight of the past in the mean of squares, from 0 on, below 1.
-        eps: added to the root.
 
     Raises:
         ArgumentError: a number is outside of what is possible.

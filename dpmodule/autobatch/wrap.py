@@ -85,12 +85,6 @@ class Wrapped(Batched):
 
         Returns:
             The expression of the output, a tuple if the function returns several tensors.
-
-        Raises:
-            ArgumentError: there are no inputs, or not as many as `dtypes`.
-            ShapeError: the function fails on inputs of these shapes; the error is also of the type that it has raised.
-            NotBatchableError: `torch.vmap` refuses the function; says what to declare.
-            StaleExpressionError: an input belongs to an earlier graph.
         """
         if not args or (self._dtypes is not None and len(args) != len(self._dtypes)):
             wanted = "at least one" if self._dtypes is None else str(len(self._dtypes))
@@ -103,11 +97,6 @@ class Wrapped(Batched):
     # parameters
 
     def renewed(self) -> None:
-        """See which parameters the module has now, and which are trained; see `Batched.renewed`.
-
-        Raises:
-            ArgumentError: a parameter has no shape yet.
-        """
         named = self._params
         if named is None:
             named = {} if self._module is None else _trained_of(self._module)
@@ -122,15 +111,6 @@ class Wrapped(Batched):
     # computing
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
-        """Return torch's parameters themselves, which the function reads; see `Batched.leaves_of`.
-
-        Args:
-            parameters: values of the parameters, which are not read.
-            is_recorded: whether gradients are wanted; torch knows that itself.
-
-        Shape:
-            returns: each as the module's parameter.
-        """
         return self._leaves
 
     def compute(
@@ -142,14 +122,6 @@ class Wrapped(Batched):
         again: bool,
         counted: Tensor | None = None,
     ) -> list[Tensor]:
-        """Call the function; see `Batched.compute`.
-
-        Shape:
-            rows, returns: each (rows, *shape of one example).
-
-        Raises:
-            ArgumentError: the function returned something else than tensors.
-        """
         buffers = self._buffers() if again else {}
         try:
             with self._in_mode(is_train), drawing_from(generator if self.random else None, rows[0].device):
@@ -181,11 +153,7 @@ class Wrapped(Batched):
         return [torch.stack(column) for column in zip(*found)]
 
     def _listed(self, result: Any) -> list[Tensor]:
-        """Return the result as a list of tensors.
-
-        Raises:
-            ArgumentError: it is something else.
-        """
+        """Return the result as a list of tensors."""
         found = list(result) if isinstance(result, (tuple, list)) else [result]
         if not found or not all(isinstance(each, torch.Tensor) for each in found):
             kinds = ", ".join(type(each).__name__ for each in found) or "nothing"
@@ -195,13 +163,6 @@ class Wrapped(Batched):
     # shapes
 
     def shapes(self, is_train: bool, shapes: Sequence[Shape]) -> list[Shape]:
-        """Call the function on zeros, once for every set of shapes; see `Batched.shapes`.
-
-        Raises:
-            ArgumentError: the function returns something else than tensors.
-            NotBatchableError: `torch.vmap` refuses it, or it does not give a row for each.
-            ShapeError: it fails on inputs of these shapes.
-        """
         options = state.options
         count = 2
         rows = self._converted(
@@ -262,11 +223,7 @@ def _parameter_of(tensor: Tensor, name: str, before: Parameters | None) -> Param
 
 
 def _dtype(given: Any) -> torch.dtype:
-    """Return the type that an input is turned into.
-
-    Raises:
-        ArgumentError: there is no such type.
-    """
+    """Return the type that an input is turned into."""
     try:
         return torch_dtype(str(given))
     except KeyError:
@@ -276,11 +233,7 @@ def _dtype(given: Any) -> torch.dtype:
 
 
 def _trained_of(module: torch.nn.Module) -> dict[str, Tensor]:
-    """Return the parameters of a module that have gradients.
-
-    Raises:
-        ArgumentError: one has no shape yet.
-    """
+    """Return the parameters of a module that have gradients."""
     found: dict[str, Tensor] = {n: each for n, each in module.named_parameters() if each.requires_grad}
     for name, each in found.items():
         if torch.nn.parameter.is_lazy(each):
@@ -292,11 +245,7 @@ def _trained_of(module: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def _parameters_of(params: Any) -> dict[str, Tensor] | None:
-    """Return the tensors that are given for gradients to reach, by name; None if none are.
-
-    Raises:
-        ArgumentError: one is no leaf of torch's autograd.
-    """
+    """Return the tensors that are given for gradients to reach, by name; None if none are."""
     if params is None:
         return None
     if isinstance(params, Mapping):

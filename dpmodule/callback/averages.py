@@ -50,11 +50,6 @@ class EMA(Callback):
 
     @torch.no_grad()
     def on_batch_end(self, run: RunLike) -> None:
-        """Move the average towards the parameters.
-
-        Args:
-            run: the training whose parameters are averaged.
-        """
         if run.num_batches % self._every or run.num_updates == self._updates:
             return
         self._updates = run.num_updates
@@ -72,11 +67,6 @@ class EMA(Callback):
         return {name: NDArray(value.clone(), cpu()) for name, value in self._averages.items()}
 
     def on_fit_end(self, run: RunLike) -> None:
-        """Give the module the average, if that is wanted.
-
-        Args:
-            run: the training whose module gets them.
-        """
         if self._use and self._averages:
             params, states = run.module.get_params()
             run.module.set_params({**params, **self.arg_params}, states)

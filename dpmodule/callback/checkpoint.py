@@ -68,14 +68,6 @@ class Checkpoint(Callback):
         self.save_on_interrupt = save_on_interrupt
 
     def on_fit_begin(self, run: RunLike) -> None:
-        """Look whether the metric will be measured.
-
-        Args:
-            run: the training, which knows what it will measure.
-
-        Raises:
-            ArgumentError: nothing of that name will be.
-        """
         self._rules.check(run)
 
     def wants_epoch(self, epoch: int) -> bool:

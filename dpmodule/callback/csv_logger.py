@@ -31,22 +31,9 @@ class CSVLogger(Callback):
         self._path = path
 
     def on_epoch_end(self, run: RunLike) -> None:
-        """Write the table.
-
-        Args:
-            run: the training whose `history` is written.
-
-        Raises:
-            FileError: the file cannot be written.
-        """
         self._write(run)
 
     def on_fit_end(self, run: RunLike) -> None:
-        """Write the table, which may have got rows since.
-
-        Args:
-            run: the training whose `history` is written.
-        """
         self._write(run)
 
     def _write(self, run: RunLike) -> None:

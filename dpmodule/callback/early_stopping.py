@@ -20,16 +20,12 @@ class Best:
     """Keeps the best value of a metric.
 
     Args:
-        metric: its name in `History`, such as "validation-accuracy".
         mode: "max" if larger is better, "min" if smaller is; "auto" tells by the name: losses, errors, entropies and
             perplexities are to get smaller.
         min_delta: by how much a value has to be better than the best one.
 
     Attributes:
         value: the best value so far; NaN before there is one.
-
-    Raises:
-        ArgumentError: an unknown mode, or a negative `min_delta`.
     """
 
     def __init__(self, metric: str, mode: str = "auto", min_delta: float = 0.0) -> None:
@@ -102,22 +98,9 @@ class EarlyStopping(Callback):
         self._params: Any = None
 
     def on_fit_begin(self, run: RunLike) -> None:
-        """Look whether the metric will be measured.
-
-        Args:
-            run: the training, which knows what it will measure.
-
-        Raises:
-            ArgumentError: nothing of that name will be.
-        """
         run.check_measured(self._best.metric)
 
     def on_epoch_end(self, run: RunLike) -> bool:
-        """Look at the metric; True ends training.
-
-        Args:
-            run: the training whose `history` has the metric.
-        """
         value = run.history[self._best.metric][-1]
         if self._best.beaten_by(value):
             self.best_epoch, self._waited = run.epoch, 0
@@ -128,15 +111,9 @@ class EarlyStopping(Callback):
         return self.has_ended()
 
     def has_ended(self) -> bool:
-        """Say whether the metric has got no better for too long."""
         return self._waited > self._patience
 
     def on_fit_end(self, run: RunLike) -> None:
-        """Give the module the best epoch's parameters, if that is wanted.
-
-        Args:
-            run: the training whose module gets them.
-        """
         if self._params is not None:
             run.module.set_params(*self._params)
             logging.info(

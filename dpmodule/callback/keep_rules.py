@@ -18,7 +18,6 @@ class KeepRules:
     """Says which of the epochs that have been saved are to be removed, and removes their files.
 
     Args:
-        what: who asks, for messages.
         keep_last: how many of the last ones to keep; None keeps all.
         keep_best: how many of those with the best values of `metric` to keep besides.
         metric: name of a metric in the history of `fit`, such as "validation-accuracy".
@@ -26,9 +25,6 @@ class KeepRules:
 
     Attributes:
         values: the metric of each epoch, by the number of its files.
-
-    Raises:
-        ArgumentError: a number below 1, an unknown mode, or `keep_best` without `metric`.
     """
 
     def __init__(
@@ -46,23 +42,12 @@ class KeepRules:
         self.values: dict[int, float] = {}
 
     def check(self, run: RunLike) -> None:
-        """Look, before a run begins, whether the metric will be measured.
-
-        Raises:
-            ArgumentError: nothing of that name will be.
-        """
+        """Look, before a run begins, whether the metric will be measured."""
         if self._metric is not None:
             run.check_measured(self._metric)
 
     def note(self, run: RunLike) -> None:
-        """Keep the metric of an epoch that is to be saved.
-
-        Args:
-            run: the run, at the end of the epoch.
-
-        Raises:
-            ArgumentError: nothing of that name is measured.
-        """
+        """Keep the metric of an epoch that is to be saved."""
         if self._metric is not None:
             self.values[run.epoch + 1] = run.history[self._metric][-1]
 
@@ -70,7 +55,6 @@ class KeepRules:
         """Remove the files of the epochs that are not to be kept.
 
         Args:
-            prefix: the prefix of the files.
             saved: the epochs that are there, in ascending order.
             now: the one that was saved last; later ones are another training's, and stay.
         """

@@ -20,14 +20,8 @@ class KeepingSaver(Callback):
     """What `do_checkpoint` and `module_checkpoint` return if only some epochs' files are to be kept.
 
     Args:
-        what: which of them, for messages.
         save: saves an epoch, as an epoch callback of MXNet's kind.
-        prefix: the prefix of the files.
         period: number of epochs between two that are saved.
-        keep: `keep_last`, `keep_best`, `metric` and `mode`; see `KeepRules`.
-
-    Raises:
-        ArgumentError: see `KeepRules`.
     """
 
     def __init__(
@@ -54,20 +48,15 @@ class KeepingSaver(Callback):
 
         Args:
             epoch: number of the epoch, from 0.
-            symbol: the network.
-            arg_params: its parameters.
-            aux_params: its auxiliary states.
         """
         self._save(epoch, symbol, arg_params, aux_params)
         if (epoch + 1) % self._period == 0:
             self._rules.tidy(self._prefix, files.epochs(self._prefix), epoch + 1)
 
     def on_fit_begin(self, run: RunLike) -> None:
-        """Look whether the metric will be measured."""
         self._rules.check(run)
 
     def on_epoch_end(self, run: RunLike) -> None:
-        """Save an epoch that has been evaluated."""
         if (run.epoch + 1) % self._period == 0:
             self._rules.note(run)
             self(run.epoch, run.module.symbol, *run.module.get_params())

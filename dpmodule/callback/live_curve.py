@@ -26,27 +26,11 @@ class LiveCurve(Callback):
         self._shown: Any = None
 
     def on_fit_begin(self, run: RunLike) -> None:
-        """Begin another picture; look whether the metrics will be measured.
-
-        Args:
-            run: the training, which knows what it will measure.
-
-        Raises:
-            ArgumentError: one of them will not be.
-        """
         self._shown = None
         for name in self._metrics:
             run.check_measured(name)
 
     def on_epoch_end(self, run: RunLike) -> None:
-        """Draw the curves.
-
-        Args:
-            run: the training whose `history` has the metric.
-
-        Raises:
-            MissingPackageError: Matplotlib is not installed.
-        """
         display = _notebook_display()
         if display is None:
             return
@@ -58,11 +42,7 @@ class LiveCurve(Callback):
 
 
 def _axes() -> Any:
-    """Return axes of a figure that pyplot does not know, which would show it once more after the cell.
-
-    Raises:
-        MissingPackageError: Matplotlib is not installed.
-    """
+    """Return axes of a figure that pyplot does not know, which would show it once more after the cell."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

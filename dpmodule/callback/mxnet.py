@@ -51,7 +51,6 @@ def module_checkpoint(
     """Return an epoch callback that saves a module every `period` epochs.
 
     Args:
-        mod: the module.
         prefix: start of the file names, such as "run/net".
         period: number of epochs between two checkpoints; less than 1 counts as 1.
         save_optimizer_states: whether to save what training needs to go on.
@@ -184,11 +183,7 @@ class Speedometer:
         self.last_count = 0
 
     def __call__(self, param: BatchEndParam) -> None:
-        """Count a batch, and write a line if it is time.
-
-        Args:
-            param: where training stands.
-        """
+        """Count a batch, and write a line if it is time."""
         count = param.nbatch
         if count < self.last_count:
             self.init = False
@@ -253,11 +248,7 @@ class LogValidationMetricsCallback:
     """
 
     def __call__(self, param: BatchEndParam) -> None:
-        """Write one line per metric.
-
-        Args:
-            param: where training stands, with the metric of the evaluation.
-        """
+        """Write one line per metric."""
         if param.eval_metric is None:
             return
         for name, value in param.eval_metric.get_name_value():
@@ -307,11 +298,7 @@ class TqdmBar(Closing):
         self._before = 0
 
     def __call__(self, param: BatchEndParam) -> None:
-        """Move the bar to a batch.
-
-        Args:
-            param: where training stands.
-        """
+        """Move the bar to a batch."""
         done = param.nbatch + 1
         if self._bar is None or param.epoch != self._epoch or param.nbatch < self._bar.n:
             self._open(param.epoch, done)
@@ -323,15 +310,10 @@ class TqdmBar(Closing):
             self.close()
 
     def on_epoch_begin(self, run: RunLike) -> None:
-        """Open the bar of an epoch; `fit` calls it.
-
-        Args:
-            run: the training.
-        """
+        """Open the bar of an epoch; `fit` calls it."""
         self._open(run.epoch, run.nbatch)
 
     def close(self, *_: object) -> None:
-        """Close the bar, if one is open; takes and ignores what epoch callbacks are given."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None

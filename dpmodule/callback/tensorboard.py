@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def make_writer(logdir: str | os.PathLike[str]) -> Any:
-    """Return a writer of event files.
-
-    Raises:
-        MissingPackageError: the package tensorboard is not installed.
-    """
+    """Return a writer of event files."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
@@ -31,9 +27,6 @@ def make_writer(logdir: str | os.PathLike[str]) -> Any:
 class TensorBoard(Callback):
     """Write what `fit` measures as scalars for TensorBoard; a step is a batch.
 
-    Args:
-        logdir: folder of the event files.
-
     Raises:
         MissingPackageError: the package tensorboard is not installed.
     """
@@ -43,19 +36,9 @@ class TensorBoard(Callback):
         self._written = 0
 
     def on_fit_begin(self, run: RunLike) -> None:
-        """Begin with the first row of a history.
-
-        Args:
-            run: the training whose `history` is written.
-        """
         self._written = 0
 
     def on_epoch_end(self, run: RunLike) -> None:
-        """Write the rows that are new.
-
-        Args:
-            run: the training whose `history` is written.
-        """
         before = run.num_batches - run.nbatch  # batches of former epochs: new rows are of this one
         for row in run.history.rows[self._written :]:
             for name, value in row.items():
@@ -65,11 +48,6 @@ class TensorBoard(Callback):
         self._writer.flush()
 
     def on_fit_end(self, run: RunLike) -> None:
-        """Write the rest, and close the file; a further `fit` begins another one in the folder.
-
-        Args:
-            run: the training whose `history` is written.
-        """
         self.on_epoch_end(run)
         self._writer.close()
 
@@ -90,7 +68,6 @@ class LogMetricsCallback:
     """Write metrics as scalars for TensorBoard: a batch callback, or one at the end of an evaluation.
 
     Args:
-        logging_dir: folder of the event files.
         prefix: what the metrics' names begin with.
 
     Raises:
@@ -105,11 +82,7 @@ class LogMetricsCallback:
         self.summary_writer = make_writer(logging_dir)
 
     def __call__(self, param: BatchEndParam) -> None:
-        """Write the metric.
-
-        Args:
-            param: where training stands.
-        """
+        """Write the metric."""
         self.step += 1
         if param.eval_metric is None:
             return

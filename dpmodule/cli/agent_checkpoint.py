@@ -43,14 +43,6 @@ class AgentCheckpoint:
 
     That file switches in one step, when the agent it names is whole; so a kill at any moment leaves a whole checkpoint.
 
-    Args:
-        opt: the options of the command.
-
-    Raises:
-        ArgumentError: what is asked for has no place to be noted; or the checkpoint is that of another training.
-        FileError: it cannot be read.
-        FileFormatError: it is damaged.
-
     Attributes:
         state: what there is to go on from; None: a training begins.
     """
@@ -127,11 +119,7 @@ class AgentCheckpoint:
         return os.path.join(os.path.dirname(self._path), self.state["agent"])
 
     def load_counts(self, world: Any) -> None:
-        """Let a world have parleyed as often as the one that was saved.
-
-        Raises:
-            ArgumentError: its task has other examples now.
-        """
+        """Let a world have parleyed as often as the one that was saved."""
         if self.state is None:
             return
         if _size(world) != self.state["size"]:
@@ -142,12 +130,7 @@ class AgentCheckpoint:
         world.total_parleys, world._ended_epochs = self.state["parleys"], self.state["ended"]
 
     def load_rest(self, agent: Any, world: Any) -> None:
-        """Give an agent its optimizer's states, its copies their dialogues, and all random generators their states.
-
-        Args:
-            agent: what is trained.
-            world: where.
-        """
+        """Give an agent its optimizer's states, its copies their dialogues, and all random generators their states."""
         if self.state is None:
             return
         if self.state["optimizer"] is not None:
@@ -169,13 +152,7 @@ class AgentCheckpoint:
         """Save, when nothing is on its way in the workers any more, and return the file.
 
         Args:
-            agent: what is trained.
-            world: where.
             best: score and report of the best validation so far, None if there was none.
-            finished: how many epochs are over, their validation included.
-
-        Raises:
-            ArgumentError: a teacher does not number its episodes.
         """
         if self.state is None:
             self.remove()  # of another training, whose agent would be written over
@@ -224,11 +201,7 @@ def _size(world: Any) -> list[int]:
 
 
 def _places(world: Any) -> Mapping[str, Any]:
-    """Return where the teachers of a world stand, by their names.
-
-    Raises:
-        ArgumentError: one cannot tell.
-    """
+    """Return where the teachers of a world stand, by their names."""
     plain = getattr(world, "world", world)
     worlds = plain.worlds if isinstance(plain, MultiWorld) else [plain]
     found = {}

@@ -42,9 +42,6 @@ def add_command(commands: Any, name: str, about: str, run: Callable[[Sequence[st
     """Add a subcommand whose flags depend on the agent and the task that it names.
 
     Args:
-        commands: the subcommands of the command line.
-        name: what it is called.
-        about: what it does, in a line.
         run: called with the words behind the name and the whole command; returns the exit code.
     """
     parser = commands.add_parser(name, help=about, passes_on=True, add_help=False)
@@ -80,15 +77,7 @@ def seed_all(opt: Mapping[str, Any]) -> None:
 
 
 def create(opt: Mapping[str, Any], is_saved: bool = False) -> Any:
-    """Return the agent that options name, as it was saved if it has been; it gets none of the commands' own options.
-
-    Args:
-        opt: the options.
-        is_saved: whether it is to have been saved.
-
-    Raises:
-        FileError: it has not been.
-    """
+    """Return the agent that options name, as it was saved if it has been; it gets none of the commands' own options."""
     kept = {name: value for name, value in opt.items() if name not in COMMAND_OPTIONS}
     given = opt.get("override") or {}
     kept["override"] = {name: value for name, value in given.items() if name not in COMMAND_OPTIONS}
@@ -96,12 +85,7 @@ def create(opt: Mapping[str, Any], is_saved: bool = False) -> Any:
 
 
 def load(opt: Options) -> Any:
-    """Return the agent of a command that trains none.
-
-    Raises:
-        ArgumentError: none is named.
-        FileError: nothing is saved where it should be.
-    """
+    """Return the agent of a command that trains none."""
     if not opt.get("model") and not opt.get("model_file"):
         raise ArgumentError("there is no agent; name one by --model, or what has been saved by --model-file")
     return create(opt, bool(opt.get("model_file")))
@@ -120,11 +104,7 @@ def remove(path: str) -> None:
 
 
 def refuse_others(opt: Options, command: Command) -> None:
-    """Make sure that what is saved as the model file is an agent of the class that is going to be trained.
-
-    Raises:
-        ArgumentError: it is of another; the text has the command that removes it.
-    """
+    """Make sure that what is saved as the model file is an agent of the class that is going to be trained."""
     path = options_file(opt["model_file"])
     if not os.path.isfile(path) or not opt.get("model"):
         return
@@ -145,8 +125,6 @@ def progress(total: int | None, what: str, quiet: bool = False) -> Any:
 
     Args:
         total: how many there are; None: nobody knows.
-        what: text before the bar.
-        quiet: whether to show nothing anyway.
     """
     from tqdm import tqdm
 

@@ -98,11 +98,7 @@ def _talk(words: Sequence[str], command: Command) -> int:
 
 
 def _lines(path: str) -> list[str]:
-    """Return the lines of a file that are not empty.
-
-    Raises:
-        ArgumentError: there is none, or it is no text.
-    """
+    """Return the lines of a file that are not empty."""
     try:
         with open(path, encoding="utf-8", opener=regular_file) as file:
             found = [line.strip() for line in file if line.strip()]

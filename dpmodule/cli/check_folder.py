@@ -27,14 +27,10 @@ def check_folder(folder: str, asked: list[tuple[str | None, tuple[int, ...]]]) -
     """Load every model in a folder and those below, run a random batch, and print a line for each.
 
     Args:
-        folder: the folder.
         asked: shapes of inputs that the user gave; they go to the models that have these inputs.
 
     Returns:
         The exit status: 1 if there is one that cannot be used.
-
-    Raises:
-        ArgumentError: there is no model.
     """
     failed = total = 0
     for path in _paths(folder):

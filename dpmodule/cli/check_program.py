@@ -18,16 +18,8 @@ _LARGEST = 2**20
 def check_program(path: str) -> int:
     """Read the imports and attribute names of a program, and print every line that needs work, and what.
 
-    Args:
-        path: a file of Python.
-
     Returns:
         The exit status: 0 if nothing needs work, 1 if something does.
-
-    Raises:
-        ArgumentError: it is no usual file, is above 1 MiB, or imports none of the systems whose programs move here.
-        FileError: it cannot be read.
-        FileFormatError: it is no Python.
     """
     names = _Names(_parsed(path))
     if not names.systems:

@@ -21,7 +21,6 @@ class Command:
 
         Args:
             remove: options to leave out, and how many values each has.
-            add: words to put at the end.
         """
         kept: list[str] = []
         words = iter(self.words)

@@ -43,9 +43,7 @@ def draw(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: list[str]) -
     """Return random values of inputs: from -1 to 1, and small whole numbers for those that look something up.
 
     Args:
-        net: the graph.
         shapes: shape of every argument.
-        names: the inputs.
     """
     random = host()
     rows: dict[str, int] = {}
@@ -79,9 +77,7 @@ def run(model: Model, shapes: Mapping[str, tuple[int, ...]], feed: Arrays) -> tu
     """Run a model on inputs by what its kind is made for; return what that was, and the outputs.
 
     Args:
-        model: the model.
         shapes: shape of every argument.
-        feed: values of its inputs.
     """
     if model.place.kind == "pt2":
         return "torch", _run_exported(model, feed)
@@ -121,11 +117,7 @@ def _run_onnx(path: str, feed: Arrays) -> Outputs:
 
 
 def compare(one: Outputs, other: Outputs) -> Difference:
-    """Return how far the outputs of two models are apart.
-
-    Raises:
-        ArgumentError: there are more on one side, or they have other shapes.
-    """
+    """Return how far the outputs of two models are apart."""
     shapes = [[each.shape for each in side] for side in (one, other)]
     if shapes[0] != shapes[1]:
         raise ArgumentError(

@@ -81,13 +81,7 @@ def read(args: argparse.Namespace, width: int | None = None) -> Samples:
     """Return the samples named by the arguments of `add_options`.
 
     Args:
-        args: the arguments.
         width: number of values in a sample, where that is known; read by formats that do not tell it.
-
-    Raises:
-        FileFormatError: the file cannot be read as what its name says.
-        ShapeError: the samples do not fit ``--shape``.
-        ArgumentError: labels that are no class numbers, or no such column.
     """
     if args.data is None:
         return _digits(args)
@@ -95,11 +89,7 @@ def read(args: argparse.Namespace, width: int | None = None) -> Samples:
 
 
 def read_both(args: argparse.Namespace, width: int | None = None) -> list[Samples]:
-    """Return the samples for training and, if there are some, those for validation.
-
-    Raises:
-        ArgumentError: nothing is left for one of them, or labels are missing; else as `read`.
-    """
+    """Return the samples for training and, if there are some, those for validation."""
     if args.validation_data is not None:
         return _read_two(args, width)
     samples = _labelled(read(args, width))
@@ -146,11 +136,7 @@ def num_classes(parts: Sequence[Samples], given: int | None) -> int:
     """Return how many classes labels stand for.
 
     Args:
-        parts: samples with labels.
         given: the number that the user gave, or None.
-
-    Raises:
-        ArgumentError: they are not 0, 1, ... without a gap, and nothing is given; or they are not below what is given.
     """
     found = np.unique(np.concatenate([_labelled(each).y for each in parts]))
     name, last = " and ".join(dict.fromkeys(each.name for each in parts)), int(found[-1])

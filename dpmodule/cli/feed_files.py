@@ -22,14 +22,7 @@ NO_LINE = "--files: in none of the files is a line to train on"
 
 @dataclass(frozen=True)
 class FileData:
-    """What lines look like, and where they are.
-
-    Args:
-        feed: description of the lines.
-        label: the slot that is the label.
-        files: to train on.
-        validation: to compute the metric of; empty: there are none.
-    """
+    """What lines look like, and where they are."""
 
     feed: DataFeedDesc
     label: str
@@ -38,13 +31,7 @@ class FileData:
 
 
 def read(args: argparse.Namespace) -> FileData:
-    """Return what the options say of data.
-
-    Raises:
-        ArgumentError: there are no such files or slots.
-        FileError: a file is missing, or may not be read.
-        FileFormatError: the description is damaged.
-    """
+    """Return what the options say of data."""
     if args.feed is None or not args.files:
         raise ArgumentError("which files? Expected --feed FILE, their description, and --files PATTERN")
     feed = DataFeedDesc(args.feed, allow_pipe_command=args.allow_pipe_command)
@@ -55,12 +42,7 @@ def read(args: argparse.Namespace) -> FileData:
 
 
 def _matching(patterns: Sequence[str], option: str) -> list[str]:
-    """Return the files that patterns name, each once.
-
-    Raises:
-        ArgumentError: a pattern names none.
-        FileError: one is missing, or no file.
-    """
+    """Return the files that patterns name, each once."""
     found: dict[str, None] = {}
     for pattern in patterns:
         is_pattern = glob.has_magic(pattern)
@@ -74,12 +56,7 @@ def _matching(patterns: Sequence[str], option: str) -> list[str]:
 
 
 def _values(data: FileData, on_bad_line: str) -> dict[str, int]:
-    """Return how many numbers the first line has for each slot of floats.
-
-    Raises:
-        ArgumentError: there is no line.
-        FileFormatError: the first line is bad.
-    """
+    """Return how many numbers the first line has for each slot of floats."""
     floats = [slot.name for slot in data.feed.used_slots if slot.type == "float"]
     one = DataFeedDesc(
         data.feed.desc(), allow_pipe_command=True
@@ -96,12 +73,7 @@ def choose(args: argparse.Namespace, data: FileData, loaded: SavedNetwork | None
     """Return the network that the options name.
 
     Args:
-        args: the options.
-        data: what it is trained on.
         loaded: what ``--load-epoch`` has loaded, None without it.
-
-    Raises:
-        ArgumentError: options contradict each other, or the network saved.
     """
     if loaded is not None and args.net is None and args.symbol is None and not _sizes(args):
         return _checked(loaded.net, data, loaded.name)
@@ -123,11 +95,7 @@ def choose(args: argparse.Namespace, data: FileData, loaded: SavedNetwork | None
 
 
 def network_of(args: argparse.Namespace, data: FileData) -> Symbol:
-    """Return the network of ``--net``.
-
-    Raises:
-        ArgumentError: options do not go with it.
-    """
+    """Return the network of ``--net``."""
     name = args.net or _DEFAULT_NET
     kind = NETS[name]
     has = {
@@ -153,11 +121,7 @@ def network_of(args: argparse.Namespace, data: FileData) -> Symbol:
 
 
 def _rows(args: argparse.Namespace, data: FileData) -> tuple[int, dict[str, int]]:
-    """Return the rows of all tables, and those of some slots.
-
-    Raises:
-        ArgumentError: a name is no slot of ids.
-    """
+    """Return the rows of all tables, and those of some slots."""
     ids = [slot.name for slot in data.feed.used_slots if slot.type == "uint64" and slot.name != data.label]
     rows, rows_of = file_options.ROWS, {}
     for name, count in args.rows:
@@ -188,11 +152,7 @@ def _shown(args: argparse.Namespace, option: str) -> str:
 
 
 def _checked(net: Symbol, data: FileData, name: str) -> Symbol:
-    """Return a network that is to be fed.
-
-    Raises:
-        ArgumentError: it has no variable of the label's name.
-    """
+    """Return a network that is to be fed."""
     if data.label not in net.list_arguments():
         variables = [each for each in net.list_arguments() if each not in net.graph.parameters]
         raise ArgumentError(

@@ -18,11 +18,8 @@ class NetworkSizes:
 
     Args:
         rows: rows of the tables of slots that are not in `rows_of`.
-        rows_of: rows of a slot's tables, by its name.
-        width: numbers of a row of an embedding.
         hidden: units of the hidden layers.
         dropout: share of a hidden layer's units that is dropped.
-        classes: how many classes there are.
         values: how many numbers a line has for each slot of floats, by its name.
     """
 
@@ -40,7 +37,6 @@ class FeedVariables:
     """The variables that a feed gives.
 
     Args:
-        ids: by the name of the slot, ragged.
         floats: (N, values of a line) each.
         label: (N,) or (N, 1).
     """
@@ -55,10 +51,8 @@ class NetworkKind:
     """A kind of network.
 
     Args:
-        make: makes it.
         width: width of its embeddings unless another is asked for; 0: it has none.
         hidden: its hidden layers unless others are asked for; empty: it has none.
-        is_binary: whether it tells two classes apart only.
     """
 
     make: Callable[[FeedVariables, NetworkSizes], Symbol]
@@ -71,11 +65,7 @@ def find_label(feed: DataFeedDesc, name: str | None) -> str:
     """Return the slot that is the label.
 
     Args:
-        feed: the feed.
         name: its name; None: the only slot that is used and whose name ends in "label".
-
-    Raises:
-        ArgumentError: there is no such slot, or more than one.
     """
     names: list[str] = [slot.name for slot in feed.used_slots]
     if name is None:
@@ -102,15 +92,6 @@ def build(name: str, feed: DataFeedDesc, label: str, sizes: NetworkSizes) -> Sym
         slots of type float: (N, values of a line).
         label: (N,) or (N, 1)
         returns: (N, classes), probabilities, of `bow`; (N, 1), probabilities of class 1, of the others.
-
-    Args:
-        name: one of `NETS`.
-        feed: the feed.
-        label: the slot that is the label.
-        sizes: how large it is.
-
-    Raises:
-        ArgumentError: there is no slot besides the label.
     """
     slots = [slot for slot in feed.used_slots if slot.name != label]
     if not slots:

@@ -20,15 +20,7 @@ _LONGEST_ENDING = "-last.params.01234567.commit"
 
 
 def check_output(path: str, option: str) -> None:
-    """Make sure that a file can be written later; touches nothing.
-
-    Args:
-        path: the file.
-        option: the option that names it, for messages.
-
-    Raises:
-        ArgumentError: it cannot.
-    """
+    """Make sure that a file can be written later; touches nothing."""
     if os.path.isdir(path) or not os.path.basename(path):
         raise ArgumentError(f"{option} is {path!r}, a folder; expected a file")
     if os.path.exists(path):
@@ -39,11 +31,7 @@ def check_output(path: str, option: str) -> None:
 
 
 def check_prefix(prefix: str) -> None:
-    """Make sure that files with this prefix can be written later; touches nothing.
-
-    Raises:
-        ArgumentError: they cannot.
-    """
+    """Make sure that files with this prefix can be written later; touches nothing."""
     if os.path.basename(prefix) in ("", ".", ".."):
         raise ArgumentError(
             f"--prefix is {prefix!r}, expected a folder, if any, and the first part of file names, such as runs/digits"
@@ -60,13 +48,7 @@ def refuse_others(prefix: str, net: Symbol, shapes: Mapping[str, tuple[int, ...]
     """Make sure that what is saved under a prefix is of the same network.
 
     Args:
-        prefix: the prefix.
-        net: the network that is going to be trained.
         shapes: the shapes of its parameters, among others.
-        command: the command that is being run.
-
-    Raises:
-        ArgumentError: files of another network are there; the text has the command that removes them.
     """
     if not checkpoint.files(prefix):
         return
@@ -85,13 +67,7 @@ def remove(prefix: str) -> None:
 
 
 def make_ready(prefix: str, overwrite: bool, resume: bool) -> None:
-    """Make room for the files of a training that begins.
-
-    Args:
-        prefix: their prefix.
-        overwrite: whether what is saved under it is removed.
-        resume: whether it resumes the run that is saved there.
-    """
+    """Make room for the files of a training that begins."""
     make_folder(prefix)
     interrupted = checkpoint.run_file(prefix, checkpoint.LAST)
     if overwrite:

@@ -121,11 +121,7 @@ def _add_optimizer_options(group: Any) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Look at what options say together.
-
-    Raises:
-        ArgumentError: two of them contradict each other.
-    """
+    """Look at what options say together."""
     if args.workload is not None and len(args.workload) != len(args.contexts):
         raise ArgumentError(
             f"--workload has {len(args.workload)} shares, expected {len(args.contexts)}: one for each of --contexts"

@@ -11,11 +11,7 @@ from .command import Command
 
 
 class SavedRuns:
-    """Tells which states of a run have been saved since it was made.
-
-    Args:
-        prefix: of the files.
-    """
+    """Tells which states of a run have been saved since it was made."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -41,8 +37,6 @@ def tell_resume(
 
     Args:
         saved: a file, None: nothing has been saved.
-        command: the command that was run.
-        option: what makes it resume.
         without: further options that the new command leaves out, and how many values each has.
     """
     if saved is None:

@@ -59,12 +59,7 @@ def find(path: str, epoch: int | str | None = None) -> ModelPlace:
     """Return what is at a path.
 
     Args:
-        path: file, folder, or prefix of a checkpoint.
         epoch: which epoch of the prefix; None = the last one.
-
-    Raises:
-        ArgumentError: nothing is there.
-        FileFormatError: it is no model.
     """
     if os.path.isdir(path):
         if is_pretrained(path):
@@ -146,7 +141,6 @@ def wanted(path: str, kind: str | None, epoch: int | str) -> ModelPlace:
         path: where; its ending tells the kind. A folder that is there, or a name that ends in a slash, is a folder, a
             name without one of the endings a prefix.
         kind: one of `KINDS`, None = as the path tells.
-        epoch: the epoch for a prefix.
     """
     match = _EPOCH.fullmatch(path)
     ending = os.path.splitext(path)[1].lower()

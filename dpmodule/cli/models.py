@@ -77,14 +77,9 @@ def read(
     """Return the model at a place.
 
     Args:
-        place: where it is, and of which kind.
         graph: file of its graph, if that lies elsewhere.
         params: file of its parameters, if they lie elsewhere.
         shapes: shapes of inputs that the user gave; a program of torch is translated for them.
-
-    Raises:
-        ArgumentError: the graph is missing.
-        FileFormatError: a file is damaged.
     """
     if place.kind == "folder":
         found = interop.load_pretrained(place.path)
@@ -144,11 +139,7 @@ def _graph(place: ModelPlace, graph: str | None) -> Symbol:
 
 
 def read_values(path: str) -> dict[str, NDArray]:
-    """Return the arrays of a file by name, without ``arg:`` and ``aux:``.
-
-    Raises:
-        FileFormatError: the file is damaged, or holds arrays without names.
-    """
+    """Return the arrays of a file by name, without ``arg:`` and ``aux:``."""
     if find(path).kind == "pt":
         return interop.load_torch_state(path)
     found = ndarray.load(path)
@@ -211,11 +202,7 @@ def _open_sizes(program: Any) -> dict[str, dict[int, str]]:
 
 
 def exported(path: str) -> Any:
-    """Return the program in a file that `torch.export.save` wrote.
-
-    Raises:
-        FileFormatError: it is damaged.
-    """
+    """Return the program in a file that `torch.export.save` wrote."""
     try:
         return torch.export.load(path)
     except Exception as error:  # torch has many kinds for what may be wrong
@@ -227,14 +214,8 @@ def write(model: Model, place: ModelPlace, shapes: Shapes, opset: int | None) ->
     """Write a model as another kind; return the files.
 
     Args:
-        model: the model.
-        place: where, and which kind.
         shapes: shape of every input.
         opset: version of ONNX's operators; None = the exporter's choice.
-
-    Raises:
-        ArgumentError: the kind cannot hold the model.
-        FileError: a file cannot be written.
     """
     os.makedirs(os.path.dirname(place.path) or ".", exist_ok=True)
     if place.kind == "folder":
@@ -312,11 +293,7 @@ def _write_exported(model: Model, path: str, shapes: Shapes) -> str:
 
 
 def _program(model: Model, shapes: Shapes) -> torch.export.ExportedProgram:
-    """Return a model as a program of torch, for batches of any size where the network allows it.
-
-    Raises:
-        ArgumentError: torch cannot record it.
-    """
+    """Return a model as a program of torch, for batches of any size where the network allows it."""
     net: Any = model.predictions
     module = net.to_torch(model.arg_params, model.aux_params).eval()
     types = {name: getattr(torch, _input_type(model, name)) for name in model.inputs}

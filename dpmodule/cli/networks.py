@@ -74,11 +74,7 @@ NETWORKS: dict[str, Callable[[int, Sample | None], Symbol]] = {"mlp": mlp, "lene
 
 
 def build(name: str, sample: Sample, num_classes: int) -> Symbol:
-    """Return the network `name` for samples of shape `sample`, which its file will tell.
-
-    Raises:
-        ShapeError: the network wants images and `sample` is none.
-    """
+    """Return the network `name` for samples of shape `sample`, which its file will tell."""
     if name != "mlp" and (len(sample) != 3 or min(sample[1:]) < 4):
         raise ShapeError(
             f"--network {name} takes images of shape (channels, height, width) from 4x4, "

@@ -18,8 +18,6 @@ def add_options(group: Any, default: str, rates: Mapping[str, float]) -> None:
     """Add ``--optimizer``, ``--lr``, ``--momentum`` and ``--wd``.
 
     Args:
-        group: where to.
-        default: name of the optimizer.
         rates: learning rates by the name of the optimizer, for those that have not its own.
     """
     by_rate: dict[float, list[str]] = {}
@@ -46,11 +44,7 @@ def add_options(group: Any, default: str, rates: Mapping[str, float]) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Look at what the options say together.
-
-    Raises:
-        ArgumentError: the optimizer has no momentum, and one is given.
-    """
+    """Look at what the options say together."""
     if args.momentum is not None and not _takes_momentum(args.optimizer):
         raise ArgumentError(
             f"--momentum {args.momentum:g} does not go with --optimizer {args.optimizer}, which has none"
@@ -58,12 +52,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def params(args: argparse.Namespace, rates: Mapping[str, float]) -> dict[str, Any]:
-    """Return the arguments of the optimizer that do not depend on data.
-
-    Args:
-        args: the options.
-        rates: as in `add_options`.
-    """
+    """Return the arguments of the optimizer that do not depend on data."""
     momentum = _USUAL_MOMENTUM.get(args.optimizer) if args.momentum is None else args.momentum
     rate = rates.get(args.optimizer) if args.lr is None else args.lr
     found = {"wd": args.wd, "momentum": momentum, "learning_rate": rate}

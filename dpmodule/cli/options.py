@@ -33,7 +33,6 @@ class CommandParser(argparse.ArgumentParser):
 
     Args:
         passes_on: whether it leaves all words to its command, as `rest`.
-        options: those of `argparse.ArgumentParser`.
     """
 
     def __init__(self, passes_on: bool = False, **options: Any) -> None:

@@ -43,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser, default: str, by_name: bool =
     """Add the arguments that `find` reads.
 
     Args:
-        parser: where to.
         default: what the help says is taken if none is given.
         by_name: whether networks that come along may be named too, as in `explain lenet`.
     """
@@ -98,13 +97,7 @@ def find(args: argparse.Namespace, default: str | None = None) -> SavedNetwork:
     """Return the network that the arguments of `add_arguments` name.
 
     Args:
-        args: the arguments.
         default: what NET is if nothing is named; None = that is an error.
-
-    Raises:
-        ArgumentError: none or two are named, nothing is saved under this name, or other arguments do not go with it.
-        FileFormatError: a file is damaged.
-        ShapeError: a network that comes along wants images, and ``--shape`` gives another shape.
     """
     given = {"NET": args.net, "--prefix": args.prefix, "--symbol": args.symbol, "--network": args.network}
     named = {option: name for option, name in given.items() if name is not None}
@@ -171,14 +164,8 @@ def load(
     """Return the network saved under a prefix.
 
     Args:
-        prefix: its prefix.
         epoch: which epoch, or `checkpoint.LAST`; None = the last one, without parameters if there is none.
         params: file of the parameters, if they are not the prefix's.
-        option: the option that names the epoch, for messages.
-
-    Raises:
-        ArgumentError: nothing is saved under the prefix, or no such epoch.
-        FileFormatError: a file is damaged.
     """
     path = checkpoint.symbol_file(prefix)
     if not checkpoint.files(prefix):

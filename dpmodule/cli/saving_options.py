@@ -11,7 +11,6 @@ def add_options(group: Any, resume: str) -> None:
     """Add ``--prefix``, ``--save-every``, ``--load-epoch``, ``--resume`` and ``--overwrite``.
 
     Args:
-        group: gets them.
         resume: what ``--resume`` does, for its help.
     """
     group.add_argument(

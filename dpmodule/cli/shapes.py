@@ -48,11 +48,7 @@ def input_names(net: Symbol, values: Mapping[str, NDArray]) -> set[str]:
 
 
 def data_input(net: Symbol, values: Mapping[str, NDArray]) -> str:
-    """Return the argument that takes the samples.
-
-    Raises:
-        ArgumentError: there are several, or none.
-    """
+    """Return the argument that takes the samples."""
     labels = {name for name in net.list_arguments() if name.endswith("label")}
     names = [n for n in net.list_arguments() if n in input_names(net, values) - label_inputs(net) - labels]
     if len(names) != 1:
@@ -69,11 +65,7 @@ def given_shapes(
     values: Mapping[str, NDArray],
     batch: int,
 ) -> Shapes:
-    """Return the shapes that ``--shape`` gave, by name; that of one sample alone goes to the data.
-
-    Raises:
-        ArgumentError: the network has no such argument.
-    """
+    """Return the shapes that ``--shape`` gave, by name; that of one sample alone goes to the data."""
     found = {
         data_input(net, values) if name is None else name: (batch, *shape) if name is None else shape
         for name, shape in asked
@@ -96,15 +88,10 @@ def find_shapes(
     """Return the shape of every argument and auxiliary state.
 
     Args:
-        net: the network.
         given: shapes that the user gave.
         values: parameters, whose shapes hold.
         batch: number of samples where nothing tells it.
         guess: whether to try usual shapes for an input that neither the network nor the parameters determine.
-
-    Raises:
-        ArgumentError: the shape of an input must be given, or contradicts the parameters.
-        ShapeError: a given shape contradicts the network.
     """
     known = {**_shapes_of(net, values), **given}
     inputs = [
@@ -141,8 +128,6 @@ def input_lines(
     """Return a line for each input: its shape, and where that comes from if not from the command line.
 
     Args:
-        net: the network.
-        names: the inputs.
         shapes: shape of every argument.
         given: shapes that the user gave.
         values: parameters by name.
@@ -174,11 +159,7 @@ def width(net: Symbol, values: Mapping[str, NDArray]) -> int | None:
 def inferred(
     net: Symbol, values: Mapping[str, NDArray], given: Mapping[str, tuple[int, ...]]
 ) -> tuple[Shapes, list[tuple[int, ...] | None]]:
-    """Return the shapes of arguments and auxiliary states, as far as they follow from some, and those of the outputs.
-
-    Raises:
-        ShapeError: they contradict each other.
-    """
+    """Return the shapes of arguments and auxiliary states, as far as they follow from some, and the outputs'."""
     args, outputs, aux = net.infer_shape_partial(**{**_shapes_of(net, values), **given})
     names = net.list_arguments() + net.list_auxiliary_states()
     found = dict(zip(names, (*(args or ()), *(aux or ()))))
@@ -186,11 +167,7 @@ def inferred(
 
 
 def fitted(samples: Samples, net: Symbol, values: Mapping[str, NDArray], batch: int) -> Samples:
-    """Return samples in the shape that a network takes: as they are, or rows of numbers as the images they stand for.
-
-    Raises:
-        ShapeError: they do not fit.
-    """
+    """Return samples in the shape that a network takes: as they are, or rows of numbers as images."""
     name, shape = data_input(net, values), samples.x.shape[1:]
     try:
         inferred(net, values, {name: (batch, *shape)})
@@ -274,10 +251,8 @@ def random_batch(
     """Return an executor with the parameters and random inputs.
 
     Args:
-        net: the network.
         shapes: shape of every argument.
         values: parameters by name; those that are not in it are random.
-        grad_req: which gradients it keeps.
         ctx: where it runs; None = on the CPU.
     """
     given: dict[str, Any] = {name: shapes[name] for name in net.list_arguments()}

@@ -37,11 +37,7 @@ class Start:
 
 
 def first_epoch(args: argparse.Namespace) -> int:
-    """Return the number of the first epoch.
-
-    Raises:
-        ArgumentError: no epoch is left to train, or the run to resume has more epochs.
-    """
+    """Return the number of the first epoch."""
     saved = checkpoint.epochs(args.prefix) if args.resume and not args.overwrite else []
     if saved and saved[-1] > args.epochs:
         raise ArgumentError(
@@ -63,8 +59,6 @@ def preload(module: Module, args: argparse.Namespace, values: Mapping[str, NDArr
     """Give a module the parameters and the optimizer's states that ``--load-epoch`` goes on from.
 
     Args:
-        module: the module, not bound yet.
-        args: the options.
         values: parameters and auxiliary states by name; empty to initialize them.
     """
     if not values:
@@ -80,13 +74,8 @@ def choose(args: argparse.Namespace, loaded: SavedNetwork | None, parts: Sequenc
     """Return the network that the options name, with samples that fit it.
 
     Args:
-        args: the options.
         loaded: what ``--load-epoch`` has loaded, None without it.
         parts: the samples for training and, if there are some, those for validation.
-
-    Raises:
-        ArgumentError: network and labels, or network and files do not fit each other.
-        ShapeError: network and samples do not fit each other.
     """
     values: Mapping[str, NDArray] = {}
     if loaded is None:

@@ -59,12 +59,7 @@ def read_npz(path: str, held: str | None) -> FileTable:
     """Read the arrays x and, if there is one, y.
 
     Args:
-        path: the file.
         held: name of the array that marks samples for validation, or None.
-
-    Raises:
-        FileFormatError: the file is no .npz, or lacks x.
-        ArgumentError: there is no array `held`, or it holds other numbers than 0 and 1.
     """
     try:  # in place of an archive an array may come, which cannot be entered: AttributeError in Python 3.10
         with open(path, "rb", opener=regular_file) as raw, np.load(raw, allow_pickle=False) as file:
@@ -100,13 +95,8 @@ def read_csv(path: str, label: str | None, held: str | None) -> FileTable:
     """Read a table of numbers, with or without a line of names above.
 
     Args:
-        path: the file.
         label: name or number of the column of labels, "none" if there is none; None = the last one that is not `held`.
         held: name or number of the column that marks rows for validation, or None.
-
-    Raises:
-        FileFormatError: a row has another length, or holds no numbers.
-        ArgumentError: there is no such column, or `held` holds something else than marks.
     """
     rows = _lines(path)
     words = _HELD if held is not None else {}
@@ -154,15 +144,7 @@ def _numbers(
     width: int,
     meanings: Mapping[int | None, str],
 ) -> Array:
-    """Return all cells as numbers.
-
-    Args:
-        path: the file, for messages.
-        rows: numbers of lines, and cells.
-        header: names of the columns, or nothing.
-        width: number of columns.
-        meanings: what is expected in columns that do not hold values of a sample.
-    """
+    """Return all cells as numbers."""
     marked = next((column for column, meaning in meanings.items() if meaning == _MARKS), None)
     table = np.empty((len(rows), width))
     for number, (line, row) in enumerate(rows):
@@ -223,17 +205,11 @@ def read_sparse(paths: Sequence[str], base: int | None, width: int | None) -> tu
     """Read LibSVM files, whose columns are counted alike; query numbers (``qid:``) are left out.
 
     Args:
-        paths: the files.
         base: number of the first column, 0 or 1; None = 0 if a file names a column 0, or none at all, else 1.
         width: how many columns there are; None = up to the last that a file names.
 
     Returns:
         The tables, dense, and the number of the first column.
-
-    Raises:
-        FileFormatError: a file is damaged, or names a column that does not exist.
-
-    Source: scikit-learn's `load_svmlight_files(zero_based="auto")`, which decides in the same way.
     """
     files = [read_libsvm(path, None) for path in paths]
     lowest = [int(rows.columns.min()) if len(rows.columns) else 0 for rows in files]

@@ -134,7 +134,6 @@ class _Checkpoint(Checkpoint):
         self._last = args.epochs
 
     def wants_epoch(self, epoch: int) -> bool:
-        """Say whether an epoch is to be saved."""
         return epoch + 1 == self._last or super().wants_epoch(epoch)
 
 

@@ -32,12 +32,7 @@ Report = Mapping[str, Any]
 
 
 def run(words: Sequence[str], command: Command) -> int:
-    """Look at what may be wrong, then train; return the exit code.
-
-    Args:
-        words: those behind the name of the command.
-        command: the command that is being run.
-    """
+    """Look at what may be wrong, then train; return the exit code."""
     parser = agent_options.make_parser("train-agent", _ABOUT)
     _add_options(parser.add_argument_group("training"))
     opt = parser.parse_args(words, print_args=False)
@@ -101,11 +96,7 @@ def _add_options(group: Any) -> None:
 
 
 def _check(opt: Options, command: Command) -> None:
-    """Refuse what cannot be trained or saved, before anything is loaded.
-
-    Raises:
-        ArgumentError: an option does not fit.
-    """
+    """Refuse what cannot be trained or saved, before anything is loaded."""
     if not opt["task"]:
         raise ArgumentError("--task is not given; expected one such as reverse")
     if not is_training(opt["datatype"]):
@@ -133,11 +124,7 @@ def _agent(opt: Options, saved: str | None) -> Any:
 
 
 def _world(opt: Options, agent: Any) -> Any:
-    """Return the world to train in.
-
-    Raises:
-        ArgumentError: there is nothing to learn from.
-    """
+    """Return the world to train in."""
     world = create_task(opt, agent)
     teacher = world.get_agents()[0]
     try:
@@ -154,15 +141,7 @@ def _world(opt: Options, agent: Any) -> Any:
 
 
 class _AgentTraining:
-    """Epochs of an agent in its world.
-
-    Args:
-        opt: the options.
-        agent: the agent.
-        world: its world.
-        command: the command that is being run.
-        saved: its checkpoints.
-    """
+    """Epochs of an agent in its world."""
 
     def __init__(
         self, opt: Options, agent: Any, world: Any, command: Command, saved: AgentCheckpoint
@@ -184,11 +163,7 @@ class _AgentTraining:
         self._is_within_parley = False
 
     def run(self) -> None:
-        """Train, and save what has been reached if it is interrupted.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C, after the parley that was running.
-        """
+        """Train, and save what has been reached if it is interrupted."""
         if self._opt["validation_every"]:
             self._open_validation()
         self._saved.load_rest(self._agent, self._world)
@@ -254,11 +229,7 @@ class _AgentTraining:
                     self._saved.save(self._agent, world, self._best, self._finished)
 
     def _validate(self, when: str, save: bool) -> None:
-        """Validate, and keep the agent if it is better than it was.
-
-        Raises:
-            ArgumentError: the report does not have the metric.
-        """
+        """Validate, and keep the agent if it is better than it was."""
         report = agent_options.evaluate(self._valid, "validation", self._opt["quiet"])
         report = {**report, "accuracy": report.get("accuracy", 0.0)}  # none if every reply lacks a text
         if self._metric not in report:

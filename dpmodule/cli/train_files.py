@@ -69,11 +69,7 @@ class _FileTraining:
     """Epochs over files.
 
     Args:
-        args: the options.
-        data: what lines look like, and where they are.
-        net: the network.
         loaded: what to go on from, None to begin anew.
-        executor: what runs it.
     """
 
     def __init__(
@@ -103,12 +99,7 @@ class _FileTraining:
 
         Args:
             begin_epoch: number of the first epoch.
-            command: the command that is being run.
             resumes: whether a part of the first epoch has been trained, as a snapshot tells.
-
-        Raises:
-            ArgumentError: there is no line to train on.
-            MXNetError: as `AsyncExecutor.run_from_files` does.
         """
         args = self._args
         every = args.save_every or args.epochs
@@ -123,11 +114,7 @@ class _FileTraining:
                 self._module.save_checkpoint(args.prefix, epoch + 1, save_optimizer_states=True)
 
     def tell_engine(self) -> None:
-        """Print which engine is going to train, and why.
-
-        Raises:
-            MXNetError: network and feed do not fit each other.
-        """
+        """Print which engine is going to train, and why."""
         if self._args.quiet:
             return
         if self._args.mode != "auto":
@@ -197,13 +184,7 @@ class _FileTraining:
         return 0 if own is None else own.num_update
 
     def _save_interrupted(self, epoch: int, before: int, command: Command) -> None:
-        """Save a snapshot, or the last whole epoch if nothing has been trained since, and print how to resume.
-
-        Args:
-            epoch: the number of the epoch.
-            before: how many updates there were at its beginning.
-            command: the command that is being run.
-        """
+        """Save a snapshot, or the last whole epoch if nothing has been trained since, and print how to resume."""
         prefix, saved = self._args.prefix, checkpoint.params_file(self._args.prefix, epoch)
         if not self._updates() or not self._is_finite():
             tell_resume(None, command)

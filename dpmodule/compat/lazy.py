@@ -53,7 +53,6 @@ def attributes(
             their package themselves.
         otherwise: returns an attribute that is not found so, or raises AttributeError (default: that).
         package: what the modules are in (default: `owner`).
-        operators: returns names of operators that `otherwise` finds.
 
     Example:
         >>> __getattr__, __dir__ = attributes("dpmodule.io", ["CSVIter"], {"text": "CSVIter LibSVMIter"})
@@ -111,13 +110,7 @@ def publish(owner: str, shown: list[str]) -> None:
 
 
 class Method:
-    """A method that is made when it is first looked up, and then takes the place of this.
-
-    Args:
-        home: the class it belongs to.
-        name: its name there.
-        make: returns the function.
-    """
+    """A method that is made when it is first looked up, and then takes the place of this."""
 
     def __init__(self, home: type, name: str, make: Callable[[], Callable[..., Any]]) -> None:
         self._home, self._name, self._make = home, name, make

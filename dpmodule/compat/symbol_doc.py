@@ -22,7 +22,6 @@ class SymbolDoc:
         """Return the shape of every output by name.
 
         Args:
-            sym: the network.
             input_shapes: shapes of its inputs by name.
         """
         _, found, _ = sym.infer_shape(**input_shapes)

@@ -391,9 +391,6 @@ def set_worker_info(index: int, count: int, seed: int, dataset: Any) -> None:
 
     Args:
         index: number of the worker; below 0: the process is none.
-        count: how many there are.
-        seed: of its random numbers.
-        dataset: what it reads.
     """
     module: Any = getattr(getattr(torch.utils.data, "_utils", None), "worker", None)
     try:

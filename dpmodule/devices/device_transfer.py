@@ -25,12 +25,7 @@ def _crosses(source: torch.Tensor, device: torch.device) -> bool:
 
 
 def on_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a tensor on a device; one of the host may be changed as soon as this returns.
-
-    Args:
-        source: where it is now.
-        device: where it is wanted.
-    """
+    """Return a tensor on a device; one of the host may be changed as soon as this returns."""
     return _locked(source).to(device, non_blocking=True) if _crosses(source, device) else source.to(device)
 
 
@@ -38,7 +33,6 @@ def send(target: torch.Tensor, source: torch.Tensor) -> None:
     """Copy a tensor into another of its shape, which may lie on another device and be of another type.
 
     Args:
-        target: is written.
         source: may be changed as soon as this returns. Its own type crosses to a GPU, so bytes of pictures stay bytes
             on the way.
     """
@@ -55,11 +49,6 @@ def beside(like: torch.Tensor, values: Any, dtype: torch.dtype | None = None) ->
 
     Shape:
         returns: (), or as long as there are numbers.
-
-    Args:
-        like: says where, and of which type.
-        values: a number or a sequence of them.
-        dtype: another type.
     """
     made = torch.tensor(values, dtype=dtype or like.dtype)
     return made if like.is_cpu else on_device(made, like.device)

@@ -84,7 +84,6 @@ def likes_channels_last(x: torch.Tensor) -> bool:
 
     Args:
         x: data or weight of a convolution.
-
     Source: NVIDIA, "Deep Learning Performance: Convolutional Layers User's Guide", section on tensor layouts; torch's
     tutorial "Channels last memory format".
     """
@@ -98,11 +97,7 @@ def likes_channels_last(x: torch.Tensor) -> bool:
 
 
 def tf32_asked_for(environment: Mapping[str, str]) -> bool | None:
-    """Return what environment variables ask for, None if they ask for nothing.
-
-    Raises:
-        ArgumentError: DPMODULE_TF32 is neither 0 nor 1.
-    """
+    """Return what environment variables ask for, None if they ask for nothing."""
     own = environment.get("DPMODULE_TF32", "")
     if own:
         if own not in _WORDS:

@@ -23,12 +23,8 @@ def shared_bytes(what: str, size: int, device: torch.device | str = "cpu") -> to
         returns: (size,), uint8.
 
     Args:
-        what: what error messages call it.
         size: how many bytes.
         device: the CPU, or a GPU, whose memory is shared as it is.
-
-    Raises:
-        MemoryError: there is not as much shared memory left; the text has the bytes asked for and free.
     """
     free = _free() if torch.device(device).type == "cpu" else None
     if free is not None and size > free:
@@ -53,7 +49,6 @@ def refusal(what: str, size: int | None = None) -> MemoryError:
     """Return the error for memory that is not there.
 
     Args:
-        what: what it was for.
         size: how many bytes were asked for, None where that is not known.
     """
     free = _free()
@@ -91,12 +86,6 @@ class Segment:
     Sent to another process through `torch.multiprocessing`, it is the same memory there. The memory goes back to the
     system when the last process has let go of it, however that process ended. On a GPU it is shared as CUDA does:
     the process that made it must stay alive.
-
-    Args:
-        tensors: what to copy, all on one device.
-
-    Raises:
-        MemoryError: there is not as much shared memory left.
     """
 
     __slots__ = ("memory", "places")

@@ -33,13 +33,7 @@ def assign(name: str, target: NDArray, value: Any) -> None:
         value: as the array.
 
     Args:
-        name: what the array is called in messages.
-        target: the array.
         value: an NDArray, tensor, NumPy array or nested list of the array's shape.
-
-    Raises:
-        ShapeError: the value has another shape.
-        DTypeError: the value holds no numbers.
     """
     if is_sparse(target):
         target[:] = value if isinstance(value, NDArray) else np.asarray(value)
@@ -62,12 +56,6 @@ class Binding:
         grads: each as its argument.
 
     Attributes:
-        graph: what is going to run.
-        ctx: where.
-        args: an array for every argument.
-        grads: arrays for gradients.
-        grad_req: "write", "add" or "null" for every argument.
-        aux: an array for every auxiliary state.
         shapes: result of `infer_shapes`, if it is at hand.
         types: result of `infer_types`, if it is at hand.
         places: context of each node, if not all of them run on `ctx`.
@@ -95,20 +83,15 @@ class BoundArrays:
         variables: each as the graph says; inputs, (N, ...) as a rule.
 
     Attributes:
-        graph: what runs.
-        context: where.
         places: context of each node, empty if all of them run on `context`.
         args: arguments by name.
         grads: gradients by argument name; None where no gradient is computed.
         unwritten: arrays that were given for arguments whose gradient is not computed.
         aux: auxiliary states by name.
-        grad_req: "write", "add" or "null" for every argument.
         variables: arguments and states in the graph's order.
         slots: place of each variable among them by name.
         shapes: shapes of every node's outputs.
         types: their dtype names.
-        stypes: the dense arguments that the graph knows as row-sparse.
-        stored: their places among the variables.
         storage: storage types of the graph's values, None if all of them are dense.
     """
 
@@ -218,7 +201,6 @@ class BoundArrays:
             value: as the variable.
 
         Args:
-            slot: place of the variable.
             value: of its shape and type.
         """
         array = self.variables[slot]

@@ -67,12 +67,8 @@ class Backward:
         size: number of elements of what all operators make.
 
     Attributes:
-        slots: numbers of the variables whose gradients are wanted.
-        wanted: the same.
-        targets: their gradients' arrays.
         adds: whether a gradient is added to what its array holds.
         dense_only: whether nothing in the graph nor among the gradients has another storage type than "default".
-        integers: whether gradients of integers are wanted.
     """
 
     def __init__(self, arrays: BoundArrays, size: int) -> None:
@@ -115,7 +111,6 @@ class Backward:
 
         Args:
             i: number of the output.
-            given: the gradient that the user gave.
         """
         if given is None and not self._ignores_gradient[i]:
             self._ignores_gradient[i] = not asks_gradient(self._graph.heads[i][0], self._names)
@@ -128,14 +123,7 @@ class Backward:
             given: each as its output.
 
         Args:
-            run: what forward left.
             given: the gradient that the user gave for each output, or None.
-            outputs: the outputs of that run.
-
-        Raises:
-            ArgumentError: an output that is no loss has no gradient.
-            NodeError: the gradient of a loss failed; names the loss.
-            ShapeError: a gradient has another shape than its output.
         """
         program, env, _, _ = run.prepared
         starts = []
@@ -187,12 +175,7 @@ class Backward:
             returns: each as its argument; of row-sparse arguments only some rows.
 
         Args:
-            run: what forward left.
-            starts: what `starts` returned for it.
             listener: hears of each gradient that replaces what its array holds as soon as the engine has it.
-
-        Raises:
-            NodeError: an operator's gradient failed; names the node.
         """
         leaves = list(filter(_WANTS_GRADIENT, run.aliases))
         if not starts or not leaves:
@@ -231,15 +214,6 @@ class Backward:
 
         Shape:
             gradients: each as its argument.
-
-        Args:
-            run: what forward left.
-            starts: what `starts` returned for it.
-            outputs: the outputs of that run.
-            listener: as for `gradients`.
-
-        Raises:
-            NodeError: an operator's gradient failed; names the node.
         """
         if self._replaced:
             self._give_up()
@@ -287,19 +261,7 @@ def _seed_at(
     made: Sequence[torch.Tensor | None],
     root: torch.Tensor,
 ) -> torch.Tensor:
-    """Return the gradient with which backward starts below a loss that was cut.
-
-    Args:
-        loss: the loss.
-        env: of the run.
-        out: what the loss returned.
-        run: what forward left.
-        made: the loss's inputs but the first, where they are made inside the graph.
-        root: the loss's first input.
-
-    Raises:
-        StateError: the operator is no loss.
-    """
+    """Return the gradient with which backward starts below a loss that was cut."""
     rule, data = loss.op.loss, root.detach()
     if rule is None:
         raise StateError(f"{loss.op.name} is no loss")
@@ -327,8 +289,6 @@ def deliver(
 
     Args:
         grads: what the engine returned; None for an argument that no head depends on.
-        targets: the arrays.
-        adds: whether to add instead of write, for each.
         taken: tensors whose memory must not end up in an array: head gradients, arguments, outputs.
         copied: bytes below which a gradient is copied anyway.
     """

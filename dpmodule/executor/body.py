@@ -26,7 +26,6 @@ class CompiledBody(InferredBody):
         tensors, returns: as the subgraph's inputs and outputs; they may differ from call to call.
 
     Args:
-        graph: the subgraph.
         storage: storage types, if some values are sparse or ragged; their records are then among the tensors.
     """
 
@@ -44,15 +43,10 @@ class CompiledBody(InferredBody):
         New values of auxiliary states, such as moving averages, go into the tensors that hold them.
 
         Args:
-            env: of the operator that carries the subgraph.
-            tensors: a tensor for each input.
             step: which run of a loop it is; operators that keep something keep it for each of them.
 
         Returns:
             The outputs.
-
-        Raises:
-            NodeError: an operator in it failed; names it.
         """
         recorded = torch.is_grad_enabled()
         program = self._programs.get(recorded)

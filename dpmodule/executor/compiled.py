@@ -31,11 +31,7 @@ _compiling = threading.Lock()
 
 
 def reason_against(program: Program) -> str:
-    """Return why a program is better not compiled, "" if nothing speaks against it.
-
-    Args:
-        program: the program.
-    """
+    """Return why a program is better not compiled, "" if nothing speaks against it."""
     graph = program.low.graph
     for node in graph.nodes:
         if node.op is None:
@@ -83,24 +79,18 @@ def _to_compile(program: Program) -> Forward:
 
 
 class Compiled(Way):
-    """Programs run as `torch.compile` makes them.
-
-    Args:
-        arguments: of `torch.compile`.
-    """
+    """Programs run as `torch.compile` makes them."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = arguments
         self._made: dict[Program, CompiledForward] = {}
 
     def forward(self, program: Program) -> Forward:
-        """Return the compiled function; it is compiled when it is first called."""
         if program not in self._made:
             self._made[program] = CompiledForward(program, self._arguments)
         return self._made[program]
 
     def state(self, program: Program, is_train: bool) -> str:
-        """Return whether a program runs compiled, or why not."""
         found = self._made.get(program)
         return "" if found is None else found.state
 
@@ -110,10 +100,6 @@ class CompiledForward:
 
     If the compiler fails, or is not there, the plain function takes over for good, with one warning. If the plain
     function fails as well, the error is that of the graph, and comes out as without compiling.
-
-    Args:
-        program: the program.
-        arguments: of `torch.compile`.
     """
 
     def __init__(self, program: Program, arguments: Mapping[str, Any]) -> None:

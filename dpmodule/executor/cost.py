@@ -24,7 +24,6 @@ def intermediate_bytes(
     """Return the memory of the values that operators make, by their shapes, in bytes.
 
     Args:
-        graph: the graph.
         shapes: shape of every argument and auxiliary state.
         types: dtype name of every argument and auxiliary state.
         training: whether values are kept for backward, as far as a gradient reaches them; all others go after
@@ -98,7 +97,6 @@ class WorkingMemory(NamedTuple):
     """The most memory that the tensors made in a run take at a time, in bytes.
 
     Attributes:
-        forward: in forward.
         backward: from there to the end of backward; 0 stands for no backward.
         held_forward: what it is in forward: each "value" of a node, what is "kept" for its gradient beside values.
         held_backward: the same in backward, and each "gradient"; that of an argument is a "new gradient".
@@ -190,11 +188,8 @@ def working_bytes(
     what kernels take for themselves, and what passes save.
 
     Args:
-        graph: the graph.
         shapes: shapes of every node's outputs.
         types: dtype names of every node's outputs.
-        training: whether values are kept for backward.
-        wanted: names of the arguments whose gradients are wanted.
     """
     sizes = {
         (node, i): 0 if shape is None else prod(shape) * item_size(types[node][i] or "float32")

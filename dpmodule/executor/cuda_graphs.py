@@ -57,9 +57,7 @@ class RecordedOutputs(NamedTuple):
         grads: each as its argument.
 
     Attributes:
-        outputs: the heads.
         grads: gradients in the order of their arrays, none of which shares memory with anything else.
-        random_states: those of the generators before the run.
     """
 
     outputs: list[torch.Tensor]
@@ -75,10 +73,6 @@ def apart(tensors: Sequence[torch.Tensor | None], taken: Sequence[torch.Tensor])
 
     Shape:
         returns: each as the tensor given.
-
-    Args:
-        tensors: fresh results, which may be views.
-        taken: tensors that others read.
     """
     seen = {tensor.untyped_storage().data_ptr() for tensor in taken}
     found: list[torch.Tensor | None] = []
@@ -93,11 +87,7 @@ def apart(tensors: Sequence[torch.Tensor | None], taken: Sequence[torch.Tensor])
 
 
 def reason_against(program: Program) -> str:
-    """Return why a program is not recorded, "" if nothing speaks against it.
-
-    Args:
-        program: the program.
-    """
+    """Return why a program is not recorded, "" if nothing speaks against it."""
     low = program.low
     for node in low.graph.nodes:
         if node.op is None:
@@ -118,11 +108,7 @@ def reason_against(program: Program) -> str:
 
 
 class Driver:
-    """A GPU as a recorder needs it: one stream and one pool of memory for all recordings.
-
-    Args:
-        device: the GPU.
-    """
+    """A GPU as a recorder needs it: one stream and one pool of memory for all recordings."""
 
     def __init__(self, device: torch.device) -> None:
         self._gpu = gpu_module()
@@ -160,7 +146,6 @@ class Driver:
         """Record some work without doing it.
 
         Args:
-            work: what to record.
             generators: whose random numbers it draws; each replay draws new ones.
 
         Returns:
@@ -184,11 +169,7 @@ class Driver:
 
 @cache
 def driver_of(device: torch.device) -> Driver | None:
-    """Return the driver of a device, None for one that records nothing.
-
-    Args:
-        device: the device.
-    """
+    """Return the driver of a device, None for one that records nothing."""
     return Driver(device) if is_gpu(device) and hasattr(gpu_module(), "CUDAGraph") else None
 
 
@@ -196,11 +177,7 @@ class Recorder:
     """Does the work of one executor in one mode: not at all while it is new, then by a recording.
 
     Args:
-        driver: of the device.
-        work: does everything, on memory that stays.
         memory: returns the tensors whose memory `work` reads and writes; others than before end the recording.
-        generators: whose random numbers it draws.
-        logger: gets a warning where recording fails.
     """
 
     def __init__(

@@ -53,11 +53,7 @@ class _DenseLayer:
     """A dense layer with its activation.
 
     Attributes:
-        node: index of the graph's node.
-        slots: of weight and bias among the variables; of the weight alone without a bias.
         act: a key of `_OVER`, or None.
-        units: how many features it makes.
-        features: how many it reads.
     """
 
     node: int
@@ -68,13 +64,7 @@ class _DenseLayer:
 
 
 class _DenseChain:
-    """Runs a program as `Program.forward` does, but records no gradients.
-
-    Args:
-        program: the program.
-        layers: all its steps but the loss.
-        rows: how many samples the data has.
-    """
+    """Runs a program as `Program.forward` does, but records no gradients."""
 
     def __init__(self, program: Program, layers: Sequence[_DenseLayer], rows: int) -> None:
         self._program, self._layers, self._rows = program, layers, rows
@@ -145,10 +135,7 @@ class _DenseChain:
         """Yield variables and their gradients, from the loss on.
 
         Args:
-            grad: of what the last layer made.
-            values: tensors of the variables.
             made: what the first layer read, then what each layer made; is used up.
-            wanted: `id` of the variables that want one.
         """
         for layer, (_, for_weight, for_data) in zip(reversed(self._layers), reversed(self._products)):
             out, source = made.pop(), made[-1]
@@ -170,12 +157,7 @@ class ChainRoot:
     """Where backward starts: stands for the tensor that a recorded forward would have there.
 
     Args:
-        chain: the layers.
-        values: tensors of the variables.
         made: what the first layer read, then what each layer made.
-
-    Attributes:
-        dtype: type of the tensor.
     """
 
     __slots__ = ("_chain", "_made", "_tensor", "_values", "dtype")
@@ -208,8 +190,6 @@ class ChainRoot:
             returns: each as its leaf.
 
         Args:
-            seed: gradient of the tensor.
-            leaves: the variables.
             tell: called with a leaf and its gradient as soon as that is there.
         """
         numbers = {id(leaf): number for number, leaf in enumerate(leaves)}
@@ -234,9 +214,6 @@ def run_backward(
         returns: each as its leaf; None for what no root depends on.
 
     Args:
-        roots: where backward starts; a `ChainRoot` is the only one.
-        seeds: their gradients.
-        leaves: the variables.
         tell: hears of each gradient of a `ChainRoot` as soon as it is there; the engine has its hooks.
     """
     if isinstance(roots[0], ChainRoot):
@@ -245,17 +222,12 @@ def run_backward(
 
 
 class DenseChains(Way):
-    """Programs run as the functions that are generated, but for perceptrons.
-
-    Args:
-        arrays: what is bound.
-    """
+    """Programs run as the functions that are generated, but for perceptrons."""
 
     def __init__(self, arrays: BoundArrays) -> None:
         self._arrays = arrays
 
     def forward(self, program: Program) -> Forward:
-        """Return what runs a program."""
         arrays, low = self._arrays, program.low
         layers = _layers(low, arrays) if _may_be_chain(low, arrays) else []
         if not layers:
@@ -313,13 +285,7 @@ def _layers(low: Lowered, arrays: BoundArrays) -> list[_DenseLayer]:
 
 
 def _are_plain(layers: Sequence[_DenseLayer], read: Sequence[int], arrays: BoundArrays) -> bool:
-    """Say whether each of the variables read is another one, float32, and of the usual axes.
-
-    Args:
-        layers: the layers.
-        read: slots of the data, and of the weights and biases of all layers.
-        arrays: what is bound.
-    """
+    """Say whether each of the variables read is another one, float32, and of the usual axes."""
     tensors = [arrays.variables[slot].raw for slot in read]
     biases = [arrays.variables[slot].shape for layer in layers for slot in layer.slots[1:]]
     return (

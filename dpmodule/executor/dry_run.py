@@ -25,15 +25,11 @@ class Rehearsal:
         values: each as its variable.
 
     Attributes:
-        program: the program.
-        env: environment that its steps have in common.
-        shaped: those of steps that have their own.
         values: tensors of the variables; those that record gradients get one.
         targets: the variables whose gradients are wanted; none where no backward follows.
         call: what runs forward: the program's function, or a compiled one.
         starts: where backward starts, of a result of `forward`: number of the head, tensor, gradient. May be asked
             once for each result, of which it may use up the memory.
-        gpus: the GPUs it runs on.
     """
 
     program: Program

@@ -37,7 +37,6 @@ def forward_error(error: Exception, program: Program, graph: Graph, shapes: Shap
     """Return the error to raise for one that came out of a generated function or the interpreter.
 
     Args:
-        error: what came.
         program: the program that ran; its graph may be another one of the same structure.
         graph: the executor's graph, whose nodes know where their user made them.
         shapes: shapes of every node's outputs.
@@ -65,13 +64,7 @@ def backward_error(
         heads: each as the value that it is the gradient of.
 
     Args:
-        error: what came.
-        program: the program that ran.
-        graph: the executor's graph.
         shapes: shapes of every node's outputs.
-        values: tensors of the variables.
-        envs: the program's environments.
-        heads: gradient of each value at which backward starts.
     """
     generator = envs[0].generator
     state = generator.get_state() if generator is not None and program.random else None
@@ -91,8 +84,6 @@ def head_error(error: Exception, graph: Graph, shapes: Shapes, output: int) -> N
     """Return the error to raise where the gradient of a loss failed.
 
     Args:
-        error: what came.
-        graph: the executor's graph.
         shapes: shapes of every node's outputs.
         output: number of the output that is the loss.
     """

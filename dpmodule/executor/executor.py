@@ -129,11 +129,7 @@ class Executor:
         return other
 
     def __reduce__(self) -> NoReturn:
-        """Refuse a deep copy, and to be pickled.
-
-        Raises:
-            StateError: always.
-        """
+        """Refuse a deep copy, and to be pickled."""
         raise StateError(
             "an Executor cannot be copied or pickled: do that with the symbol and the arrays (arg_dict, aux_dict), "
             "and bind them anew"
@@ -240,9 +236,6 @@ class Executor:
     def input_array(self, name: str) -> NDArray:
         """Return an argument's own array without bringing it up to date; for loading the next batch.
 
-        Args:
-            name: an argument of the symbol.
-
         Shape:
             returns: as bound.
         """
@@ -339,11 +332,7 @@ class Executor:
         return self._prepare(is_train, is_train).program
 
     def way_to_run(self, is_train: bool) -> str:
-        """Return how the program is run, where options ask for more than calling it; "" where they do not.
-
-        Args:
-            is_train: training mode.
-        """
+        """Return how the program is run, where options ask for more than calling it; "" where they do not."""
         return self._usual.state(self.program(is_train), is_train)
 
     def set_monitor_callback(
@@ -423,7 +412,6 @@ class Executor:
             inputs: each as the argument of its name.
 
         Args:
-            is_train: training mode.
             inputs: tensors, or records of CSR matrices, by argument name, of the bound shapes, types and device.
         """
         if self._way.replays and not is_train and self._replayed(False, inputs):
@@ -494,11 +482,7 @@ class Executor:
             shaped.memory = reusable(self._outputs[output]) if self._options.compile is None else None
 
     def _execute(self, prepared: PreparedProgram, values: list[Any], recorded: bool) -> tuple[Any, ...]:
-        """Run a program.
-
-        Raises:
-            NodeError: an operator failed; names the node.
-        """
+        """Run a program."""
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(recorded)
         try:
@@ -774,9 +758,6 @@ class Executor:
         """Let the program run inside the block as often as wanted, on the arrays as they are.
 
         Nothing of it stays: outputs, gradients, states, what backward needs and random numbers are as before.
-
-        Args:
-            is_train: training mode.
         """
         from .dry_run import Rehearsal  # only few programs ask
 

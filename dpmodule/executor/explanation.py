@@ -16,8 +16,6 @@ class MemoryHolder(NamedTuple):
         what: "argument", "gradient array", "state" or "output"; of what a run makes, "value" of a node, "kept" for its
             gradient beside values, or "gradient" of its value, "new gradient" of an argument; "copy" of an argument,
             in another layout or place.
-        name: name of the array or node.
-        nbytes: its memory.
     """
 
     what: str
@@ -30,9 +28,6 @@ class MemoryUse:
     """Memory of an executor's tensors, in bytes.
 
     Attributes:
-        arguments: the arrays of parameters and inputs.
-        gradients: the arrays of gradients.
-        states: the arrays of auxiliary states.
         outputs: the arrays of the last outputs, which forward replaces at its end.
         forward: the most that a run has made, and not yet freed, at a time in forward.
         backward: the same from there to the end of backward; 0 where none follows.
@@ -92,8 +87,6 @@ class ProgramSource:
     """A program's source, and how it came about.
 
     Attributes:
-        is_train: training mode.
-        source: source of the generated function.
         fired: how many places each pass has rewritten, by its name; passes that found nothing are not in it.
         idle: names of passes that ran and found nothing to do.
         off: names of passes that did not run: they are switched off, hide what a monitor watches, or are not for
@@ -124,7 +117,6 @@ class StepRow:
     """One step of a plan.
 
     Attributes:
-        name: the node it stands for, or what it makes.
         operator: the node's operator; for steps that a pass added, the function's name.
         nodes: all nodes whose work it does, in the graph's order; none for a step that a pass added.
         shapes: shapes of its outputs; None where it is not known.
@@ -132,7 +124,6 @@ class StepRow:
         ragged: whether that output is ragged; operations and memory then count one element a row.
         parameters: elements of the parameters that it is the first to read.
         flops: operations of its nodes forward; a multiplication and an addition are two.
-        backward_flops: operations for their gradients, about.
         nbytes: memory of its outputs in bytes, whether or not they share it with its inputs.
         forward_s: seconds it takes, if they were measured.
         backward_s: seconds its gradients take, if they were measured.
@@ -174,14 +165,9 @@ class ExecutorExplanation:
     """What an executor runs. Printed, or as the last line of a notebook's cell, it shows itself as text.
 
     Attributes:
-        is_train: whether `steps` and `memory` are those of training.
-        predict: the plan for prediction.
-        training: the plan for training.
         steps: the steps in order.
         merged: nodes that no step stands for, since another computes the same, or nobody needs them.
-        parameters: elements of all parameters.
         flops: operations of a forward run; a multiplication and an addition are two.
-        backward_flops: operations of backward, about.
         memory: memory of arrays, and of a run at its worst moment.
         forward_s: seconds of a whole forward run, if they were measured.
         backward_s: seconds of a whole backward run, if they were measured.

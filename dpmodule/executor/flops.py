@@ -189,7 +189,6 @@ def forward_flops(graph: Graph, shapes: Shapes) -> dict[Node, int]:
     """Return how many operations each operator takes for its result.
 
     Args:
-        graph: the graph.
         shapes: shapes of every node's outputs, as `infer_shapes` gives them.
     """
     return {node: _node_flops(node, shapes) for node in graph.nodes if node.op is not None}
@@ -199,11 +198,6 @@ def backward_flops(graph: Graph, forward: Mapping[Node, int], wanted: Collection
     """Return how many operations each operator takes for the gradients of its inputs, approximately.
 
     A product costs as much again for each factor that needs a gradient, everything else as much as forward.
-
-    Args:
-        graph: the graph.
-        forward: what `forward_flops` returned.
-        wanted: names of the arguments whose gradients are wanted.
     """
     reached = reached_by_gradients(graph)
     leads = {node for node in fed_by(graph, wanted) if node.op is None or node in reached}

@@ -17,11 +17,7 @@ def grad_reqs(names: Sequence[str], grad_req: GradReqLike) -> dict[str, str]:
     """Return "write", "add" or "null" for every argument.
 
     Args:
-        names: the arguments.
         grad_req: one of the words for all, a list in the order of `names`, or a dict (missing ones: "null").
-
-    Raises:
-        ArgumentError: another word, another type, or a wrong number of entries.
 
     Example:
         >>> grad_reqs(["data", "weight"], {"weight": "write"})

@@ -9,15 +9,7 @@ from ..graph import Graph, Node
 
 
 def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
-    """Refuse a graph in which a gradient would have to flow through an operator that has none.
-
-    Args:
-        graph: the graph.
-        wanted: names of the arguments whose gradients are wanted.
-
-    Raises:
-        NodeError: names the operator.
-    """
+    """Refuse a graph in which a gradient would have to flow through an operator that has none."""
     if all(node.op is None or node.op.differentiable for node in graph.nodes):
         return
     leads = fed_by(graph, wanted)
@@ -45,9 +37,7 @@ def resting_states(graph: Graph, wanted: Iterable[str]) -> set[str]:
     are not trained.
 
     Args:
-        graph: the graph.
         wanted: names of the arguments whose gradients are wanted.
-
     Source: MXNet 1.9.1, which updates moving means and variances in the operator's backward.
     """
     if not graph.auxiliary:

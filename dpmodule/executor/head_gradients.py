@@ -42,13 +42,7 @@ def given_gradients(
         out_grads: None, an NDArray, a list in the order of the outputs, or a dict by output name.
         names: names of the outputs. A list may be longer, as in MXNet: the rest is ignored. It may be shorter:
             the outputs at the end have no gradient given.
-        outputs: the outputs.
         targets: arrays that are going to be written; a gradient that is one of them is copied first.
-
-    Raises:
-        ArgumentError: another type, or a name that is no output.
-
-    Source: MXNet 1.9.1 `Executor.backward`.
     """
     count = len(outputs)
     if out_grads is None:
@@ -77,12 +71,7 @@ def given_gradients(
 
 
 def _checked(name: str, grad: Any, out: NDArray) -> torch.Tensor:
-    """Return the tensor of a head gradient.
-
-    Raises:
-        ArgumentError: it is no NDArray, or ragged where its output is not.
-        ShapeError: both are ragged, and their rows are not equally long.
-    """
+    """Return the tensor of a head gradient."""
     if not isinstance(grad, NDArray):
         raise ArgumentError(f"out_grads: {name} is {type(grad).__name__}, expected an NDArray")
     tensor: torch.Tensor = seed_of(grad, out)
@@ -94,10 +83,6 @@ def asks_gradient(head: Node, wanted: Collection[str]) -> bool:
 
     It does not if every way down ends in a loss, which ignores it, or in an operator without gradient: a reshaped
     `SoftmaxOutput`, as in the networks of R-CNN, needs none from outside.
-
-    Args:
-        head: the node of the output.
-        wanted: names of the arguments whose gradients are wanted.
     """
     seen: set[Node] = set()
     stack = [head]
@@ -119,16 +104,6 @@ def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.T
 
     Shape:
         given, root: as the output.
-
-    Args:
-        name: the output.
-        is_loss: whether the output ignores its gradient.
-        given: what the user gave.
-        root: the output's tensor.
-
-    Raises:
-        ArgumentError: none was given, and the output is no loss.
-        ShapeError: it has another shape than the output.
     """
     if given is not None:
         wanted = leaf_of(root).shape

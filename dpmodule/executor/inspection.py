@@ -46,8 +46,6 @@ class Inspection:
     """A look at the programs of an executor.
 
     Args:
-        executor: the executor.
-        arrays: what it is bound to.
         given_up: names of the arguments whose gradients backward gives up before it computes them anew.
     """
 
@@ -206,12 +204,8 @@ class _Rows:
     """Makes the rows of the table of steps.
 
     Args:
-        graph: what runs.
         shapes: shapes of every node's outputs.
         types: their dtype names.
-        wanted: the arguments whose gradients backward computes; none where no backward follows.
-        parameters: names of the variables that are parameters.
-        storage: storage types, if some values are not dense.
     """
 
     def __init__(

@@ -50,13 +50,6 @@ def call_step(
 
     Shape:
         returns: each as the operator's rule tells.
-
-    Args:
-        program: the program it belongs to.
-        step: the step.
-        values: tensors made so far, by number.
-        env: environment that steps have in common.
-        shaped: those of steps that have their own.
     """
     inputs = [values[n] for n in step.inputs]
     if step.detach_first:
@@ -83,9 +76,6 @@ def interpret(
         values: each as its variable.
 
     Args:
-        program: what to run.
-        values: tensors of the variables.
-        env: device, generator and mode.
         shaped: environments of the operators that need their output shapes.
         watch: called with the name and value of every operator's output.
         inputs_too: also call it for every operator's inputs, before its outputs: with the variable's name, and as
@@ -93,11 +83,6 @@ def interpret(
 
     Returns:
         The same four parts as `Program.forward`.
-
-    Raises:
-        StepFailed: an operator raised. What `watch` raises comes through as it is.
-
-    Source: the names of MXNet 1.9.1's monitor.
     """
     low = program.low
     known: dict[int, torch.Tensor] = dict(enumerate(values))
@@ -148,9 +133,7 @@ def record_by_step(
         values: each as its variable.
 
     Args:
-        program: a training program.
         values: tensors of the variables; those that record gradients get one.
-        env: device, generator and mode.
         shaped: environments of the operators that need their output shapes.
 
     Returns:
@@ -221,11 +204,8 @@ def backward_by_node(
         heads, seeds: each as the value that it is the gradient of.
 
     Args:
-        program: a training program.
         values: tensors of the variables; those that record gradients get one.
-        env: device, generator and mode.
         shaped: environments of the operators that need their output shapes.
-        heads: gradient of the values at which backward starts.
         watch: called with the gradient of every operator's inputs as ``<node>_backward_output``, with a number behind
             if there are several; zeros for an input that none reaches.
         seeds: gradients that losses give their first inputs, by the indices of their nodes, to be shown; those of

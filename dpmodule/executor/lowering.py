@@ -21,11 +21,7 @@ class Step:
     """One call.
 
     Attributes:
-        function: what is called.
-        name: readable name of the function in generated source.
         fixed: attribute record passed first, or None for plain torch functions.
-        inputs: numbers of the values passed.
-        outputs: numbers of the values returned.
         node: index of the graph's node, -1 for a step that a pass added.
         detach_first: the first input is passed without its history (a loss head that was cut).
         needs_shapes: the operator wants its inferred output shapes.
@@ -53,15 +49,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class LossHead:
-    """A head cut below its loss: where backward starts, and the rule that gives the gradient there.
-
-    Attributes:
-        output: position among the heads.
-        root: value at which the engine starts.
-        rest: values of the loss operator's other inputs.
-        op: the loss operator.
-        a: its attributes.
-    """
+    """A head cut below its loss: where backward starts, and the rule that gives the gradient there."""
 
     output: int
     root: int
@@ -75,19 +63,11 @@ class Lowered:
     """Steps and what they return.
 
     Attributes:
-        graph: what was lowered.
-        recorded: whether backward may follow.
-        num_arguments: how many values are arguments; auxiliary states follow.
-        num_variables: how many values are given from outside.
         mirrored: indices of the nodes whose results backward may compute again.
         mirror_parts: into how many parts they are split, which hand each other results that are kept; 0 = none.
         is_body: whether it is the subgraph of an operator, which calls it under autograd.
         steps: the calls, in order.
-        heads: value of each output.
-        losses: the heads that were cut.
         mutated: (variable value, new value, at once): states to write back, in forward or in backward.
-        names: readable name of each value.
-        num_values: how many values there are.
         fired: how many places each pass has rewritten, by its name.
         off: names of the passes that were switched off, or are not for graphs that live on several devices.
         entries: index of the node and number of the output that each value is; values that passes add are not in it.
@@ -173,10 +153,7 @@ def lower(
     their `autograd.Function`.
 
     Args:
-        graph: the graph.
-        recorded: whether backward may follow.
         storage: storage types, if some values are sparse.
-        body: makes a callable of a subgraph.
         is_body: whether it is a subgraph itself, whose losses are never cut.
     """
     variables = (*graph.arguments, *graph.auxiliary)

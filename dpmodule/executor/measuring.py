@@ -26,9 +26,6 @@ class StepTimes:
     """Medians of wall time in seconds.
 
     Attributes:
-        forward: of each step.
-        backward: of each step's gradients; empty where no backward follows.
-        whole_forward: of the program as it usually runs.
         whole_backward: of its backward; 0 where none follows.
     """
 
@@ -47,12 +44,7 @@ def _medians(rounds: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def measure_times(run: Rehearsal, repeats: int) -> StepTimes:
-    """Run forward, and backward where it may follow, as a whole and step by step, and return how long it takes.
-
-    Args:
-        run: what to run.
-        repeats: how often, after once to warm up.
-    """
+    """Run forward, and backward where it may follow, as a whole and step by step, and return how long it takes."""
     wholes: list[tuple[float, float]] = []
     forwards: list[list[float]] = []
     backwards: list[list[float]] = []
@@ -92,13 +84,7 @@ def _time_forward(run: Rehearsal) -> list[float]:
 
 
 def _time_backward(run: Rehearsal, heads: dict[int, torch.Tensor], loss: float) -> list[float]:
-    """Run forward, each step with a recording of its own, then backward step by step; return the time of each.
-
-    Args:
-        run: what to run.
-        heads: gradient of the values at which backward starts.
-        loss: how long it took to make them, which goes to the losses.
-    """
+    """Run forward, each step with a recording of its own, then backward step by step; return the time of each."""
     tape = record_by_step(run.program, run.values, run.env, run.shaped)[0]
     grads = dict(heads)
     times = [0.0] * len(tape)
@@ -123,9 +109,6 @@ def measure_memory(run: Rehearsal) -> tuple[int, int]:
     It is counted where torch's allocators hand out memory, so that what kernels take for themselves on the way is in
     it, and what their libraries allocate by other ways is not. On GPUs, where only their own memory counts, this sets
     back `torch.cuda.max_memory_allocated`.
-
-    Raises:
-        StateError: a profiler is running, which can only be one at a time.
     """
     if profiler_is_on() and not run.gpus:
         raise StateError("memory can be measured only while no profiler runs; stop it first")

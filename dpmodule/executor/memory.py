@@ -57,7 +57,6 @@ class _Slab(threading.local):
 
     Attributes:
         memory: the bytes, which live as long as one of the arrays; another slab's once they are used up.
-        used: how many are given out.
     """
 
     memory = np.zeros(0, np.uint8)
@@ -86,12 +85,7 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str, what: str = "an a
 
     Args:
         shape: its shape.
-        ctx: its context.
         dtype: dtype name.
-        what: what an error calls it, such as its name.
-
-    Raises:
-        OutOfMemoryError: there is not as much memory left.
     """
     if ctx.torch_device.type != "cpu" or dtype == "bfloat16":
         try:
@@ -165,16 +159,9 @@ def from_pool(
 
     Args:
         pool: arrays by name; gets the new array when one has to be made.
-        name: key in the pool.
         shape: wanted shape; a smaller one is a view of the head of the pooled array.
-        ctx: context of a new array.
         dtype: dtype name.
         logger: gets a warning when memory that exists is too small and is replaced.
-
-    Raises:
-        DTypeError: the pooled array has another dtype.
-
-    Source: MXNet 1.9.1 `DataParallelExecutorGroup._bind_ith_exec`.
     """
     pooled = pool.get(name)
     if pooled is not None:

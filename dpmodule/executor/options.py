@@ -42,12 +42,6 @@ def run_options(
             backend, or a dict of its arguments, such as ``{"mode": "max-autotune"}``.
         cuda_graphs: whether to record runs on GPUs; None goes by MXNet's environment variable
             MXNET_ENABLE_CUDA_GRAPHS.
-        mirror: see `RunOptions`.
-
-    Raises:
-        ArgumentError: `compile` or `mirror` is something else.
-
-    Source: MXNet 1.9.1's MXNET_ENABLE_CUDA_GRAPHS and MXNET_BACKWARD_DO_MIRROR.
     """
     if compile is None or compile is False:
         arguments = None

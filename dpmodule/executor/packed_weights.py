@@ -28,7 +28,6 @@ class Seen:
     """Tensors, all of them watched, as they are when they are seen; none of them lives longer for it.
 
     Args:
-        tensors: the tensors.
         forget: called when one of them goes.
     """
 
@@ -92,8 +91,6 @@ def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Ha
 
     Args:
         kind: what is made of them; one thing for each kind and parameters.
-        tensors: the parameters.
-        make: makes it.
         detail: for what use, if that matters; there are not more than four packs for one kind and parameters.
     """
     key = (kind, *map(id, tensors))

@@ -31,12 +31,7 @@ def placement(graph: Graph, ctx: Context, group2ctx: Mapping[str, ContextLike] |
     """Return the context of every node; empty if all of them run on `ctx`.
 
     Args:
-        graph: the graph.
         ctx: context of nodes without a group.
-        group2ctx: context of each group.
-
-    Raises:
-        ArgumentError: a group of the graph has no context, or something else than contexts was given.
     """
     if not group2ctx:
         return {}
@@ -67,7 +62,6 @@ def move_between(low: Lowered, places: tuple[Context, ...]) -> None:
     """Insert moves of values that a step reads from another device.
 
     Args:
-        low: the steps, one for every operator so far.
         places: context of each node of the graph, in its order.
     """
     graph = low.graph
@@ -98,9 +92,7 @@ def own_environments(low: Lowered, places: tuple[Context, ...], ctx: Context) ->
     """Mark the steps that run on another context than the executor's, so that they get its generator and device.
 
     Args:
-        low: the steps.
         places: context of each node of the graph, in its order.
-        ctx: the executor's context.
     """
     for step in low.steps:
         if step.node >= 0 and step.takes_env and places[step.node] != ctx:

@@ -70,16 +70,10 @@ class Program:
         values: each as its variable; another shape than in the last run is possible.
         outputs: each as `infer_shape` tells of these.
 
-    Args:
-        low: the steps, after passes.
-
     Attributes:
         forward: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``: the heads; where backward starts for
             each head (None for one that is not differentiated); the other inputs of cut losses that are made inside
             the graph; new values of states.
-        source: its source text.
-        filename: what its frames have in tracebacks for a file.
-        low: the steps.
         cut: position among `low.losses` of each output that is a loss that was cut.
         reused: (output, position in `shaped`) of the steps that may put an output where the last run's lies.
     """
@@ -295,15 +289,10 @@ def program_of(
     """Return the Program of a graph, shared by all graphs of equal structure, attributes and names.
 
     Args:
-        graph: the graph.
-        recorded: whether backward may follow.
         places: context of the executor, then of each node of the graph, if they differ.
         storage: storage types, if some values are sparse.
-        body: makes a callable of a subgraph.
         is_body: whether it is the subgraph of an operator, which calls it under autograd.
         watched: whether every operator's output must be computed as it is, since somebody looks at it.
-        compiled: whether `torch.compile` gets it.
-        mirror: what backward computes again instead of keeping it.
     """
     off = passes.settings(watched, compiled)
     wanted = policy(mirror)

@@ -21,16 +21,7 @@ from ..compat import torch_private
 
 
 class _RecomputedCall:
-    """One call of a step, which can be repeated.
-
-    Args:
-        function: what was called.
-        fixed: arguments before the tensors: attributes and environment, if the operator takes them.
-        inputs: tensors, or what made them.
-        wants: which of them want a gradient.
-        number: its position among the calls of a run.
-        random: whether it draws random numbers; the generator's state is kept then.
-    """
+    """One call of a step, which can be repeated."""
 
     __slots__ = ("_again", "_fixed", "_function", "_generator", "_inputs", "_state", "_wants", "number")
 
@@ -189,13 +180,7 @@ def mirrored(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Recomputed:
-    """A step's function whose results backward computes again.
-
-    Args:
-        function: the function.
-        takes_env: whether its first arguments are attributes and environment.
-        random: whether it draws random numbers, from the environment's generator.
-    """
+    """A step's function whose results backward computes again."""
 
     def __init__(self, function: Callable[..., Any], takes_env: bool, random: bool) -> None:
         self._function, self._leading, self._random = function, 2 * takes_env, random

@@ -23,8 +23,6 @@ class Recorded(Way):
     than GPUs. Results are the same either way. See `cuda_graphs` for what is never recorded.
 
     Args:
-        arrays: what a recording reads and writes.
-        backward: the gradients that are wanted.
         program: returns the program that runs in training mode, or for prediction.
         work: does everything in one of these modes, on memory that stays. Neither may keep the executor alive, which
             keeps this: that circle would keep memory after its last user.
@@ -43,7 +41,6 @@ class Recorded(Way):
         self._recorders: dict[bool, Recorder | None] = {}
 
     def replay(self, is_train: bool, inputs: Mapping[str, Any] | None) -> RecordedOutputs | None:
-        """Do a whole run by its recording, if there is one, or is to be one; see `Way.replay`."""
         recorder = self._recorder(is_train)
         if recorder is None or not recorder.is_due():
             return None
@@ -56,13 +53,11 @@ class Recorded(Way):
         return None if results is None else results._replace(random_states=states)
 
     def forget(self) -> None:
-        """Drop recordings: shapes that come and go are not worth one, and it holds memory."""
         for recorder in self._recorders.values():
             if recorder is not None:
                 recorder.forget()
 
     def state(self, program: Program, is_train: bool) -> str:
-        """Return whether runs are recorded, or why not."""
         recorder = self._recorder(is_train)
         return f"not in CUDA graphs: {self._reason_against(is_train)}" if recorder is None else recorder.state
 

@@ -28,17 +28,8 @@ def resize(
     """Return arrays for new input shapes; those whose shape stays are the same objects.
 
     Args:
-        graph: the graph.
-        arrays: arguments, gradients and states as they are; left alone.
         given: new shapes by argument name.
         partial_shaping: allow shapes of variables that are not in `given` to change.
-        allow_up_sizing: allow arrays to grow, which allocates new ones.
-
-    Raises:
-        ArgumentError: a name is no argument, or a change was not allowed.
-        ShapeError: the shapes contradict each other.
-
-    Source: MXNet 1.9.1 `Executor.reshape`.
     """
     args, grads, aux = (dict(part) for part in arrays)
     unknown = [k for k in given if k not in args]
@@ -62,11 +53,7 @@ def resize(
 
 
 def _resized(name: str, array: NDArray, shape: tuple[int, ...], grow: bool) -> NDArray:
-    """Return the head of an array in another shape, or a new array if it is too small and may grow.
-
-    Raises:
-        ArgumentError: it would have to grow and may not.
-    """
+    """Return the head of an array in another shape, or a new array if it is too small and may grow."""
     if is_sparse(array):
         return allocate_as(array.stype, shape, array.context, dtype_name(array.dtype))
     if array.size >= prod(shape):

@@ -24,7 +24,6 @@ class Way:
 
     Attributes:
         watched: every operator's output must be computed as it is, since somebody looks at it.
-        replays: `replay` may do runs.
     """
 
     watched = False
@@ -36,10 +35,6 @@ class Way:
 
     def replay(self, is_train: bool, inputs: Mapping[str, Any] | None) -> RecordedOutputs | None:
         """Do a whole run at once: forward for prediction, or forward and backward.
-
-        Args:
-            is_train: which of them.
-            inputs: tensors by argument name, which are copied in.
 
         Returns:
             What the run makes; None where it has not been done, and `forward` is to do it.
@@ -59,11 +54,6 @@ class Interpreted(Way):
 
     Args:
         callback: called with the name and value of every operator's output.
-        inputs_too: also call it for every operator's inputs.
-        context: of the arrays that it gets.
-
-    Attributes:
-        monitor: `callback` and `inputs_too`.
     """
 
     watched = True
@@ -73,7 +63,6 @@ class Interpreted(Way):
         self._context = context
 
     def forward(self, program: Program) -> Forward:
-        """Return what runs a program; it raises `StepFailed` for an operator, and what the monitor raises as it is."""
         inputs_too = self.monitor[1]
 
         def run(values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]) -> tuple[Any, ...]:

@@ -24,14 +24,7 @@ Starts = list[tuple[int, torch.Tensor, torch.Tensor]]
 
 
 class PreparedProgram(NamedTuple):
-    """A program with what it needs beside tensors.
-
-    Attributes:
-        program: the program.
-        env: environment that its steps have in common.
-        shaped: those of steps that have their own.
-        forward: what runs it; takes and returns what `Program.forward` does.
-    """
+    """A program with what it needs beside tensors."""
 
     program: Program
     env: Env
@@ -48,12 +41,7 @@ class Run:
         roots: each as its head, or as the first input of the loss that was cut there.
 
     Attributes:
-        prepared: the program and its environments.
-        values: tensors of the variables.
-        aliases: those of them that want a gradient.
-        roots: where backward starts for each head.
         rests: the other inputs of cut losses that are made inside the graph.
-        mutated: new values of states.
     """
 
     prepared: PreparedProgram
@@ -74,10 +62,6 @@ def prepare(
     """Return a program with environments for its steps.
 
     Args:
-        bound: the arrays it is going to run on.
-        program: the program.
-        forward: what runs it.
-        is_train: training mode.
         memos: what steps keep from run to run, by node; gets an entry for every node that has none yet.
     """
     shaped = []
@@ -132,10 +116,7 @@ def repeating(
         variables: as bound.
 
     Args:
-        program: what runs.
-        contexts: where it runs.
         states: of the generator of each context before the last run.
-        variables: the arrays of all variables.
     """
     saved = [generator(ctx).get_state() for ctx in contexts] if program.random else []
     written = [variables[slot].raw for slot in program.written]
@@ -155,10 +136,6 @@ def repeating(
 
 def with_carriers(run: Run, slots: Sequence[int]) -> Run:
     """Repeat a run with integers held as float64 numbers, as MXNet passes gradients through `Cast` to them.
-
-    Args:
-        run: what was run; goes on inside `repeating`.
-        slots: numbers of the variables that want a gradient.
 
     Returns:
         The new run, or the one given where an operator takes no such numbers.

@@ -63,7 +63,6 @@ def value_of(array: NDArray, as_stored: bool = False) -> Any:
         returns: as the array.
 
     Args:
-        array: the array.
         as_stored: the program knows it as row-sparse; a dense one then counts as storing all its rows.
     """
     if isinstance(array, (BaseSparseNDArray, RaggedNDArray)):
@@ -125,10 +124,6 @@ def seed_of(grad: NDArray, out: NDArray) -> Any:
 
     Shape:
         grad, returns: as the output; (T, ...) where both are ragged and hold T values.
-
-    Raises:
-        ArgumentError: one of them is ragged and the other is not.
-        ShapeError: both are, and the rows are not equally long.
     """
     if isinstance(out, RaggedNDArray) or isinstance(grad, RaggedNDArray):
         return _ragged_seed(grad, out)
@@ -143,12 +138,7 @@ def seed_of(grad: NDArray, out: NDArray) -> Any:
 
 
 def _ragged_seed(grad: NDArray, out: NDArray) -> torch.Tensor:
-    """Return the values of a ragged output's gradient, in the output's type.
-
-    Raises:
-        ArgumentError: one of the two is not ragged.
-        ShapeError: its rows have other lengths.
-    """
+    """Return the values of a ragged output's gradient, in the output's type."""
     if not (isinstance(out, RaggedNDArray) and isinstance(grad, RaggedNDArray)):
         raise ArgumentError(
             f"out_grads: the output is {out.stype}, its gradient {grad.stype}; expected nd.ragged_array(gradients, "
@@ -185,8 +175,6 @@ def deliver_sparse(
 
     Args:
         grads: what the engine returned, for a ragged argument as a record; None for one that no head depends on.
-        targets: the arrays.
-        adds: whether to add instead of write, for each.
         taken: tensors whose memory must not end up in an array.
 
     Returns:
@@ -228,11 +216,7 @@ def _to_rows(grad: Any, target: RowSparseNDArray, add: bool, seen: set[int]) -> 
 
 
 def _to_ragged(grad: Ragged, target: RaggedNDArray, add: bool) -> None:
-    """Put a ragged gradient into an array, or add it to what that holds.
-
-    Raises:
-        StateError: it is to be added to rows of other lengths.
-    """
+    """Put a ragged gradient into an array, or add it to what that holds."""
     found = grad.replaced(grad.values.to(target.record().dtype, copy=True))
     old = target.record()
     if add and old.values.shape[0]:
@@ -266,17 +250,10 @@ def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
         value: as the array.
 
     Args:
-        name: the input, for messages.
-        array: where it goes.
-        value: a tensor or record.
         borrow: leave a matrix or ragged value where it is, if it fits.
 
     Returns:
         The matrix or ragged value to be read where it is; None when it was copied.
-
-    Raises:
-        ArgumentError: one of them is ragged and the other is not.
-        ShapeError: the value has another shape.
     """
     if isinstance(value, Ragged) or isinstance(array, RaggedNDArray):
         return _load_ragged(name, array, value, borrow)
@@ -295,12 +272,7 @@ def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
 
 
 def _load_ragged(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
-    """Give a ragged array new rows; return what is borrowed instead, None where the array has them itself.
-
-    Raises:
-        ArgumentError: of array and value one is not ragged.
-        ShapeError: there is another number of rows, or elements have another shape.
-    """
+    """Give a ragged array new rows; return what is borrowed instead, None where the array has them itself."""
     if not isinstance(array, RaggedNDArray) or not isinstance(value, Ragged):
         given = "ragged" if isinstance(value, Ragged) else f"an array of shape {tuple(value.shape)}"
         wanted = "nd.ragged_array(values, offsets)" if isinstance(array, RaggedNDArray) else "a dense array"

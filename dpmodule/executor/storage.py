@@ -22,8 +22,6 @@ class Storage:
     """Storage types of a graph's values.
 
     Attributes:
-        key: tells it from others of the same graph.
-        values: storage type of each value that is not dense.
         rules: the nodes that run by their rule, and the storage types of their outputs.
     """
 
@@ -51,7 +49,6 @@ def storage_of(graph: Graph, stypes: Mapping[str, str], free: Collection[str] = 
     """Follow storage types through a graph.
 
     Args:
-        graph: the graph.
         stypes: storage types of variables by name; those left out are dense.
         free: names of variables left out that are stored as their first reader wants.
 
@@ -83,13 +80,7 @@ def storage_of(graph: Graph, stypes: Mapping[str, str], free: Collection[str] = 
 
 
 def _settle(node: Node, values: dict[Entry, str], free: Collection[str]) -> None:
-    """Enter the storage types that an operator wants of variables that declare none.
-
-    Args:
-        node: the operator.
-        values: storage types known so far, which grow.
-        free: names of those variables.
-    """
+    """Enter the storage types that an operator wants of variables that declare none."""
     kinds = tuple(values.get(entry, _DENSE) for entry in node.inputs)
     rule = rule_of(node.op) if node.op is not None and _counts_alone(node) else None
     if rule is None or rule.wanted is None:
@@ -105,11 +96,7 @@ def _counts_alone(node: Node) -> bool:
 
 
 def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str, ...]] | None:
-    """Return the rule a node runs by, with its outputs' storage types; None if it reads dense values.
-
-    Raises:
-        OpError: the operator takes no inputs stored so, and does not read dense copies of them either.
-    """
+    """Return the rule a node runs by, with its outputs' storage types; None if it reads dense values."""
     if node.op is None or (set(kinds) <= {_DENSE} and not _counts_alone(node)):
         return None
     try:
@@ -124,15 +111,7 @@ def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str
 
 
 def check_axes(storage: Storage, shapes: Mapping[Node, Sequence[Shape]]) -> None:
-    """Refuse operators that take no inputs of these numbers of axes stored so.
-
-    Args:
-        storage: of a graph.
-        shapes: of every node's outputs.
-
-    Raises:
-        OpError: there is one; names its node.
-    """
+    """Refuse operators that take no inputs of these numbers of axes stored so."""
     for node, (rule, _) in storage.rules.items():
         shape = shapes[node.inputs[0][0]][node.inputs[0][1]] if rule.check is not None else None
         if rule.check is not None and shape is not None:

@@ -42,18 +42,11 @@ def to_torch(
         arg_params, aux_params: each as the variable of its name.
 
     Args:
-        graph: the graph.
         arg_params: parameters by name; what the graph does not know is passed over.
         aux_params: auxiliary states by name.
         share: whether the module's parameters and buffers are the arrays' memory; else copies.
         inputs: names of the arguments that are inputs or labels; None: those that are not in `arg_params`.
-        fixed: names of parameters that are not trained.
         shapes: shapes of inputs; needed only where the size of what an operator makes from nothing cannot be told.
-
-    Raises:
-        ArgumentError: arrays are missing or of another kind, or names are not possible; lists all.
-        OpError: operators or storage types that a module of torch cannot have; lists all.
-        ShapeError: the arrays do not fit the graph.
     """
     for what, given in (("arg_params", arg_params), ("aux_params", aux_params)):
         if not isinstance(given, Mapping):

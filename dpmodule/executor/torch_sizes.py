@@ -28,13 +28,8 @@ def sizes_of(graph: Graph, held: Shapes, inputs: Sequence[str], given: Shapes) -
     """Return the sizes of the outputs that attributes alone do not tell, and the nodes for which some are not found.
 
     Args:
-        graph: the graph.
         held: shapes of parameters and states.
-        inputs: names of the inputs that are no labels.
         given: shapes of inputs, as far as they are known.
-
-    Raises:
-        ShapeError: the shapes contradict each other.
     """
     base = infer_shapes(graph, {**held, **given})
     left = [n for n in graph.nodes if n.op is not None and n.op.needs_shapes and not _is_settled(n)]

@@ -37,12 +37,9 @@ class ModulePlan:
         held: each as its variable.
 
     Attributes:
-        graph: the graph.
         inputs: names of the inputs, in the order of forward's parameters.
         labels: the nodes of inputs that nothing but losses reads, and of operators on them; they may be missing.
         held: the tensor of each parameter and auxiliary state, by name.
-        frozen: parameters that get no gradient.
-        sizes: sizes of what operators make from nothing.
         is_body: whether it is the subgraph of a loop or branch, which always returns a tuple.
     """
 
@@ -69,11 +66,7 @@ def written(plan: ModulePlan) -> fx.GraphModule:
 
 
 def _body(graph: Graph) -> fx.GraphModule:
-    """Return the subgraph of a loop or branch as a module, whose inputs are all variables.
-
-    Raises:
-        ArgumentError: an operator in it makes what has no size that can be told.
-    """
+    """Return the subgraph of a loop or branch as a module, whose inputs are all variables."""
     names = [node.name for node in graph.inputs]
     sizes, missing = sizes_of(graph, {}, names, {})
     if missing:
@@ -116,11 +109,7 @@ def _is_of(node: Node, kind: torch.dtype | None) -> bool:
 
 
 class _ModuleWriter:
-    """Writes one module.
-
-    Args:
-        plan: what becomes what.
-    """
+    """Writes one module."""
 
     def __init__(self, plan: ModulePlan) -> None:
         self._plan = plan

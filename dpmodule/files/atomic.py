@@ -36,9 +36,6 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | Writer) -> None
         path: file to replace; its permissions are kept, and a symbolic link stays one.
         data: the content, or a function that writes it to the open file it is given.
 
-    Raises:
-        FileError: the file system refused; the text names the file.
-
     Example:
         >>> write_atomically("weights.bin", b"1234")
     """

@@ -47,15 +47,8 @@ def regular_file(path: str, flags: int) -> int:
 
     Opening a named pipe that nobody writes to blocks, and some devices, such as ``/dev/zero``, never end.
 
-    Args:
-        path: the file.
-        flags: those of `os.open`.
-
     Returns:
         The descriptor.
-
-    Raises:
-        FileError: the path leads to a pipe, a device or a socket.
 
     Example:
         >>> with open("weights.bin", "wb") as file:
@@ -72,15 +65,7 @@ def regular_file(path: str, flags: int) -> int:
 
 
 def refuse_device(path: str) -> None:
-    """Check that a path does not lead to a device; data may come from a pipe, which ends.
-
-    Args:
-        path: the file.
-
-    Raises:
-        FileError: it is a device.
-        OSError: there is nothing at the path.
-    """
+    """Check that a path does not lead to a device; data may come from a pipe, which ends."""
     if _is_device(os.stat(path).st_mode):
         raise FileError(errno.EINVAL, "this is a device, expected a file or a pipe", path)
 

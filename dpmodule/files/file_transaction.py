@@ -45,11 +45,6 @@ def write_set(
         name: base name for the journal, such as "net-0001".
         is_family: tells from a base name whether what a killed save left for it is to be removed too;
             left-overs for `files` and `name` always are.
-
-    Raises:
-        ArgumentError: no file, or files in different folders.
-        FileError: a file cannot be written; the text names it. The old set is then untouched. (Only if a
-            rename fails twice, after everything has been written, is the new set valid; `settle` ends it.)
     """
     folders = {os.path.dirname(path) for path in files}
     if len(folders) != 1:
@@ -82,20 +77,13 @@ def settle(path: str | os.PathLike[str]) -> None:
     """Finish a save of `path` that was killed after it had become valid; to be called before reading it.
 
     Does nothing when there is no such save.
-
-    Raises:
-        FileError: there is one, but its files cannot be renamed.
     """
     folder, name = os.path.split(os.fspath(path))
     _finish_all(folder, {name})
 
 
 def read_settled(path: str | os.PathLike[str]) -> bytes:
-    """Return the content of a file as the last valid save left it (see `settle`).
-
-    Raises:
-        FileError: the file cannot be read; the text names it.
-    """
+    """Return the content of a file as the last valid save left it (see `settle`)."""
     settle(path)
     try:
         with open(path, "rb", opener=regular_file) as file:

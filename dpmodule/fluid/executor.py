@@ -41,11 +41,7 @@ def _several(fetch: Any) -> list[Any]:
 
 
 def _fetched(program: Program, given: Any) -> Variable:
-    """Return what a fetch means.
-
-    Raises:
-        ArgumentError: it is no variable of the program.
-    """
+    """Return what a fetch means."""
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if not isinstance(given, (str, Variable)) or name is None:
         raise ArgumentError(f"fetch: {given!r} is neither a variable of fluid nor a name")
@@ -81,7 +77,6 @@ class AsyncExecutor(Closing):
         Args:
             program: the program; None: the present one.
             data_feed: description of the files' lines.
-            filelist: the files.
             thread_num: how many workers.
             fetch: variables or names, or one alone, whose averages are returned.
             debug: whether time is taken by stage.
@@ -106,7 +101,6 @@ class AsyncExecutor(Closing):
     run = run_from_files
 
     def close(self) -> None:
-        """End the workers."""
         self._executor.close()
 
 
@@ -141,8 +135,6 @@ class Executor(Closing):
             program: the program; None: the present one.
             feed: arrays by name; of sequences a ragged array, see `create_lod_tensor`, or a list of lists.
             fetch_list: variables or names whose values are returned; also ``name@GRAD``, the gradient of a parameter.
-            feed_var_name: accepted.
-            fetch_var_name: accepted.
             scope: accepted as None.
             return_numpy: whether values are returned as NumPy arrays.
             use_program_cache: accepted; what was made for a program is always used again.
@@ -241,7 +233,6 @@ class Executor(Closing):
         return self._files.run_from_files(program, data_feed, filelist, thread_num, fetch, debug, **more)
 
     def close(self) -> None:
-        """End the workers of `run_from_files`, if there are any."""
         if self._files is not None:
             self._files.close()
             self._files = None

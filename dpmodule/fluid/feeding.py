@@ -30,7 +30,6 @@ def create_lod_tensor(
     Args:
         data: all elements one after the other, (T, ...); or a list of sequences.
         recursive_seq_lens: [lengths of the sequences].
-        place: accepted; it is the CPU.
 
     Raises:
         ArgumentError: there are several levels of lengths.
@@ -56,14 +55,7 @@ def fed(program: Program, feed: Any, wanted: Sequence[Data]) -> dict[str, Any]:
     """Return what is fed as arrays of the declared shapes and types.
 
     Args:
-        program: the program.
         feed: by name; also what the program has no use for, if it is declared there.
-        wanted: the data that is needed.
-
-    Raises:
-        ArgumentError: something is missing, or is declared nowhere.
-        ShapeError: a shape is not the declared one, or the sizes of batches differ.
-        DTypeError: something is no array of numbers.
     """
     given = {} if feed is None else feed
     if not isinstance(given, Mapping):
@@ -102,11 +94,7 @@ def _array(variable: Variable, value: Any) -> Any:
 
 
 def _cast(array: Any, variable: Variable) -> Any:
-    """Return an array in the type of a variable.
-
-    Raises:
-        ValueError: it has fractions, and the variable whole numbers.
-    """
+    """Return an array in the type of a variable."""
     found = array.astype(variable.dtype, copy=False)
     if found.dtype.kind in "iu" and array.dtype.kind == "f" and not np.array_equal(found, array):
         raise ValueError("it has fractions")
@@ -134,7 +122,6 @@ def as_bound(data: Data, value: Any) -> Any:
     """Return a value in the shape that modules are bound to; shares memory.
 
     Args:
-        data: the variable that is fed.
         value: an array of the declared shape.
     """
     if value.shape[1:] == data.fed_shape[1:]:
@@ -144,11 +131,7 @@ def as_bound(data: Data, value: Any) -> Any:
 
 
 def check_numbers(symbol: Symbol, values: Mapping[str, Any]) -> None:
-    """Refuse numbers that are not rows of the tables that are looked up, and labels that are not classes.
-
-    Raises:
-        BoundsError: there are some; names the data, and the table or the layer.
-    """
+    """Refuse numbers that are not rows of the tables that are looked up, and labels that are not classes."""
     for node in symbol.graph.nodes:
         if node.op is None or node.op.name != "Embedding" or node.inputs[0][0].name not in values:
             continue
@@ -171,7 +154,6 @@ class DataFeeder:
 
     Args:
         feed_list: variables, or their names, in the order of a row.
-        place: accepted; it is the CPU.
         program: whose names they are; None: the present one.
     """
 

@@ -32,11 +32,7 @@ lazy.publish(__name__, __all__)
 
 
 def Constant(value: float = 0.0) -> Initializer:
-    """Return what fills with a number.
-
-    Args:
-        value: the number.
-    """
+    """Return what fills with a number."""
     return FillConstant(value)
 
 
@@ -71,10 +67,6 @@ def MSRA(uniform: bool = True) -> Initializer:
 class FluidUniform(Initializer):
     """Draw evenly between two numbers.
 
-    Args:
-        low: the smaller one.
-        high: the larger one.
-
     Raises:
         ArgumentError: `low` lies above `high`.
     """
@@ -92,10 +84,6 @@ class FluidUniform(Initializer):
 @register
 class FluidNormal(Initializer):
     """Draw from a normal distribution.
-
-    Args:
-        loc: its mean.
-        scale: its standard deviation.
 
     Raises:
         ArgumentError: `scale` is negative.

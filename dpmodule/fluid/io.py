@@ -127,8 +127,6 @@ def load_inference_model(
     """Load what `save_inference_model` saved, with parameters of its own.
 
     Args:
-        dirname: the folder.
-        executor: accepted.
         model_filename: accepted as None.
         params_filename: accepted as None.
 
@@ -195,7 +193,6 @@ def save_params(executor: Any, dirname: Any, main_program: Any = None, filename:
     """Save a program's parameters: ``params-0000.params`` in a folder.
 
     Args:
-        executor: accepted.
         dirname: the folder, made if need be.
         main_program: the program; None: the present one.
         filename: first part of the file names, in place of "params".
@@ -221,7 +218,6 @@ def save_persistables(
     The files are ``persistables-0000.params`` and, once it has trained, ``persistables-0000.states``.
 
     Args:
-        executor: accepted.
         dirname: the folder, made if need be.
         main_program: the program; None: the present one.
         filename: first part of the file names, in place of "persistables".
@@ -254,8 +250,6 @@ def load_params(executor: Any, dirname: Any, main_program: Any = None, filename:
     """Load what `save_params` saved.
 
     Args:
-        executor: accepted.
-        dirname: the folder.
         main_program: the program; None: the present one.
         filename: first part of the file names, in place of "params".
 
@@ -273,8 +267,6 @@ def load_persistables(
     """Load what `save_persistables` saved: parameters, and the optimizer's states if there are any.
 
     Args:
-        executor: accepted.
-        dirname: the folder.
         main_program: the program, `minimize` called as before; None: the present one.
         filename: first part of the file names, in place of "persistables".
 

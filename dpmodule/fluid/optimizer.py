@@ -156,13 +156,7 @@ def _is_chosen(parameter: Parameter, wanted: Any, unwanted: Any) -> bool:
 
 
 def SGD(learning_rate: Any, regularization: Any = None, name: str | None = None) -> Optimizer:
-    """Return gradient descent: ``w -= lr * (g + decay * w)``.
-
-    Args:
-        learning_rate: step size, a number.
-        regularization: weight decay.
-        name: accepted.
-    """
+    """Return gradient descent: ``w -= lr * (g + decay * w)``."""
     return Optimizer("sgd", learning_rate, regularization, {})
 
 
@@ -176,11 +170,8 @@ def Momentum(
     """Return gradient descent with momentum: ``v = momentum * v + g``, ``w -= lr * v`` under a steady rate.
 
     Args:
-        learning_rate: step size, a number.
         momentum: share of the last step that is repeated.
         use_nesterov: whether it is Nesterov's momentum.
-        regularization: weight decay.
-        name: accepted.
     """
     return Optimizer("nag" if use_nesterov else "sgd", learning_rate, regularization, {"momentum": momentum})
 
@@ -198,10 +189,6 @@ def Adagrad(
     far from that square, and else one up to 1.41 times as large.
 
     Args:
-        learning_rate: step size, a number.
-        epsilon: keeps the quotient finite.
-        regularization: weight decay.
-        name: accepted.
         initial_accumulator_value: accepted as 0.
 
     Raises:
@@ -226,12 +213,8 @@ def Adam(
     """Return Adam.
 
     Args:
-        learning_rate: step size, a number.
         beta1: how slowly the mean forgets.
         beta2: how slowly the mean square forgets.
-        epsilon: keeps the quotient finite.
-        regularization: weight decay.
-        name: accepted.
         lazy_mode: whether a sparse gradient updates its own rows and their means only.
     """
     given = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "lazy_update": lazy_mode}
@@ -249,12 +232,7 @@ def Ftrl(
     """Return FTRL-proximal.
 
     Args:
-        learning_rate: step size, a number.
-        l1: strength that makes parameters zero.
-        l2: strength that makes them small.
         lr_power: accepted as -0.5.
-        regularization: weight decay.
-        name: accepted.
 
     Raises:
         ArgumentError: `lr_power` is not -0.5, or both `l2` and `regularization` are given: here they are one thing.
@@ -281,13 +259,9 @@ def RMSProp(
     """Return RMSProp, plain or centered.
 
     Args:
-        learning_rate: step size, a number.
         rho: how slowly the means forget.
-        epsilon: keeps the quotient finite.
         momentum: share of the last step that is repeated; only when centered.
         centered: whether the mean's square is taken off.
-        regularization: weight decay.
-        name: accepted.
 
     Raises:
         ArgumentError: there is a momentum without `centered`, which MXNet's plain form has none of.

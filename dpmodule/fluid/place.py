@@ -21,11 +21,7 @@ class CPUPlace:
 
 
 def context_of(place: Any) -> Context:
-    """Return the context of a place; that of the CPU without one.
-
-    Raises:
-        DeviceError: it is another place.
-    """
+    """Return the context of a place; that of the CPU without one."""
     is_cpu = place is None or isinstance(place, CPUPlace)
     if not is_cpu and not (isinstance(place, Context) and place.device_type == "cpu"):
         raise DeviceError(

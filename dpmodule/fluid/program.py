@@ -34,8 +34,6 @@ class FirstValues:
 
     Args:
         shape: its shape.
-        dtype: its element type.
-        initializer: what fills it.
     """
 
     shape: Shape
@@ -44,15 +42,7 @@ class FirstValues:
 
 
 class Training:
-    """How a program is trained.
-
-    Args:
-        loss: what is minimized.
-        make: makes the optimizer, with nothing counted yet.
-
-    Attributes:
-        optimizer: how gradients become new parameters.
-    """
+    """How a program is trained."""
 
     def __init__(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
         self.loss = loss
@@ -107,7 +97,6 @@ class Program:
         """Minimize a loss from now on.
 
         Args:
-            loss: a variable of one number.
             make: called when the program runs for the first time; returns what follows the gradients.
 
         Raises:
@@ -225,7 +214,6 @@ class Program:
         """Enter what is computed from other variables.
 
         Args:
-            hint: first part of its name.
             make: returns its symbol, whose node has the name given.
             shape: its shape, if known.
             dtype: its element type, if known.
@@ -256,7 +244,6 @@ class Program:
             startup: what initializes it.
             name: its name, if `attr` has none.
             shape: length of each axis.
-            dtype: its element type.
             attr: what the layer was told about it.
             initializer: its first values, if `attr` has none.
 

@@ -13,9 +13,6 @@ lazy.publish(__name__, __all__)
 class L2Decay:
     """Add a multiple of the parameter to its gradient.
 
-    Args:
-        regularization_coeff: the factor.
-
     Raises:
         ArgumentError: it is negative.
     """

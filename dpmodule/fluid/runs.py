@@ -29,11 +29,7 @@ class Runs:
         """Return the module that trains the program, with its optimizer.
 
         Args:
-            program: the program.
             descs: descriptions of what is fed, should it not be bound yet.
-
-        Raises:
-            StateError: there are parameters without values.
         """
         symbol, before = program.symbol, self._trainer
         if before is not None and before[0] is symbol:
@@ -62,17 +58,7 @@ class Runs:
         optimizer.rescale_grad = 1.0
 
     def module(self, program: Program, heads: Symbol, key: Any, descs: Sequence[DataDesc]) -> Module:
-        """Return a module that has certain outputs, and trains if the program has an optimizer.
-
-        Args:
-            program: the program.
-            heads: the outputs, in training the program's first.
-            key: what tells them apart.
-            descs: descriptions of what is fed.
-
-        Raises:
-            StateError: there are parameters without values.
-        """
+        """Return a module that has certain outputs, and trains if the program has an optimizer."""
         trainer = None if program.optimizer is None else self.trainer(program, descs)
         known = self._others.get(key)
         if known is not None:
@@ -98,11 +84,7 @@ class Runs:
         return self._trainer[1].updates.active_updater().get_states(dump_optimizer=True)
 
     def load_states(self, states: bytes) -> None:
-        """Take the optimizer's states and counts, at once or when there is an optimizer.
-
-        Raises:
-            FileFormatError: they are damaged.
-        """
+        """Take the optimizer's states and counts, at once or when there is an optimizer."""
         found, saved = load_states(states)
         if self._trainer is None:
             self._states = states
@@ -129,11 +111,7 @@ def runs_of(program: Program) -> Runs:
 
 
 def check_filled(program: Program, symbol: Symbol) -> None:
-    """Refuse to run before the parameters have values.
-
-    Raises:
-        StateError: some have none; the text names them.
-    """
+    """Refuse to run before the parameters have values."""
     filled = program.store.filled
     empty = [name for name in symbol.list_arguments() if not program.var(name).is_data and name not in filled]
     if empty:
@@ -147,7 +125,6 @@ def data_descs(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> list[
     """Return descriptions of what is fed.
 
     Args:
-        program: the program.
         shapes: of a batch, by name.
     """
     found = []

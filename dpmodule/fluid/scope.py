@@ -23,13 +23,7 @@ class NameCounts:
 
 
 class Scope:
-    """What programs share that were made under one startup program.
-
-    Attributes:
-        store: their parameters.
-        names: what makes the names of their variables.
-        runs: what runs its programs, by program.
-    """
+    """What programs share that were made under one startup program."""
 
     def __init__(self) -> None:
         self.store = ParamStore([cpu()])

@@ -48,7 +48,6 @@ class Variable:
     """A value of a program: a symbol and what is known about it.
 
     Args:
-        program: whose it is.
         symbol: the symbol, with one output.
         name: its name, under which it is fetched.
         shape: -1 for the axis of the batch; None: what the graph says.
@@ -109,7 +108,6 @@ class Variable:
         """Enter what is computed from this variable into its program; see `Program.derive`.
 
         Args:
-            hint: first part of its name.
             make: returns its symbol, whose node has the name given.
             shape: its shape, if known.
             dtype: its element type, if known.
@@ -139,11 +137,7 @@ class Data(Variable):
     their last axis.
 
     Args:
-        program: whose it is.
-        fed: the variable of the graph that is fed.
-        name: of both.
         shape: -1 for the axis of the batch.
-        dtype: element type.
         lod_level: 1 if each line has a sequence of its own length, else 0.
     """
 
@@ -161,11 +155,8 @@ class Parameter(Variable):
     """A variable that is trained.
 
     Args:
-        program: whose it is.
-        symbol: the symbol, a variable.
         name: under which scope and program know it.
         shape: length of each axis.
-        dtype: element type.
         attr: what the layer was told about it.
     """
 

@@ -27,11 +27,7 @@ class AbsentType(ABCMeta):
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise; nothing is there to be made or called.
-
-        Raises:
-            MXNetError: always.
-        """
+        """Raise; nothing is there to be made or called."""
         own = next(base for base in cls.__mro__ if "__absent_path__" in vars(base))
         what = vars(own)["__absent_path__"] + ("" if own is cls else f", from which {cls.__name__} derives,")
         raise MXNetError(
@@ -92,12 +88,7 @@ def add_modules() -> None:
 
 
 def _module(path: str, names: list[str]) -> None:
-    """Make a module, with the packages it is in, unless it is there.
-
-    Args:
-        path: where it is below Gluon, such as ``nn.basic_layers``.
-        names: what a star import brings.
-    """
+    """Make a module, with the packages it is in, unless it is there."""
     full = f"{_ROOT}.{path}"
     if full in sys.modules:
         return

@@ -26,13 +26,10 @@ class SoftmaxCrossEntropyLoss:
 
     Args:
         axis: axis of the classes.
-        sparse_label: whether labels are class numbers rather than probabilities.
-        from_logits: whether `pred` holds log probabilities.
         weight: factor of the loss; None for 1.
         batch_axis: axis of the examples.
         prefix: accepted as in MXNet; a loss has no parameters.
         params: accepted likewise.
-
     Source: MXNet 1.9.1 `gluon.loss.SoftmaxCrossEntropyLoss`.
     """
 

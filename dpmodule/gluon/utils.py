@@ -32,18 +32,10 @@ def clip_global_norm(
     """Scale arrays in place so that the 2-norm of all together is at most `max_norm`.
 
     Args:
-        arrays: the arrays, gradients as a rule, on any devices.
-        max_norm: the largest norm.
         check_isfinite: look at the norm, and warn if it is NaN or infinite.
 
     Returns:
         The norm before scaling; an array of shape (1,) without `check_isfinite`.
-
-    Raises:
-        ArgumentError: there are no arrays.
-
-    Source: Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013; MXNet 1.9.1
-    `gluon.utils.clip_global_norm`.
     """
     if not arrays:
         raise ArgumentError("clip_global_norm: arrays is empty, expected at least one array")
@@ -63,13 +55,8 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
     """Cut an array into slices along an axis.
 
     Args:
-        data: the array.
-        num_slice: how many slices.
         batch_axis: the axis.
         even_split: whether slices must have one size; else the last takes what is left over.
-
-    Raises:
-        ShapeError: the axis is shorter than `num_slice`, or not a multiple of it under `even_split`.
     """
     size = data.shape[batch_axis]
     if size < num_slice or (even_split and size % num_slice):
@@ -88,13 +75,7 @@ def split_and_load(
     """Cut an array into a slice for each context, and copy each to its context.
 
     Args:
-        data: the array, or what `nd.array` makes one of.
-        ctx_list: the contexts.
         batch_axis: the axis to cut along.
-        even_split: see `split_data`.
-
-    Raises:
-        ShapeError: see `split_data`.
     """
     if isinstance(data, torch.Tensor):
         data = NDArray(data.detach(), ctx_list[0])

@@ -45,11 +45,7 @@ def allocated(shapes: Mapping[Any, list[Shape]]) -> dict[Any, list[Shape]]:
 
 
 def found_shapes(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
-    """Run an operator's shape rule, also where an axis is known to have no elements.
-
-    Raises:
-        ShapeError: the shapes contradict each other or the operator.
-    """
+    """Run an operator's shape rule, also where an axis is known to have no elements."""
     if not mode.is_np_shape():
         return infer_shape(op, a, ins, outs)
     if not ins:  # an attribute says the shape, in the user's way of writing

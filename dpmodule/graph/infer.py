@@ -43,7 +43,6 @@ class InferredBody:
     """A subgraph as the shape and type rules of the operator that carries it see it.
 
     Args:
-        graph: the subgraph.
         results: what was inferred of subgraphs so far, which gets more. A rule may ask several times; without this
             the work would double with every level of nesting.
     """
@@ -58,11 +57,7 @@ class InferredBody:
         return len(self.graph.inputs)
 
     def shapes(self, ins: Sequence[Shape], outs: Sequence[Shape] = ()) -> tuple[list[Shape], list[Shape]]:
-        """Infer the shapes of all inputs and outputs from those of some of them.
-
-        Raises:
-            ShapeError: they contradict each other inside; names the inner node.
-        """
+        """Infer the shapes of all inputs and outputs from those of some of them."""
         key = id(self.graph), (*ins,), (*outs,)
         if key not in self._results:
             given = {node.name: shape for node, shape in zip(self.graph.inputs, ins)}
@@ -71,11 +66,7 @@ class InferredBody:
         return list(inner), list(made)
 
     def types(self, ins: Sequence[str | None]) -> tuple[list[str | None], list[str | None]]:
-        """Infer the types of all inputs and outputs from those of some inputs.
-
-        Raises:
-            DTypeError: they contradict each other inside; names the inner node.
-        """
+        """Infer the types of all inputs and outputs from those of some inputs."""
         key = id(self.graph), (*ins,)
         if key not in self._results:
             given = {node.name: dtype for node, dtype in zip(self.graph.inputs, ins) if dtype is not None}
@@ -128,15 +119,11 @@ def infer_shapes(
     reads or makes has become better known: a contradiction is found wherever it lies.
 
     Args:
-        graph: the graph.
         given: shapes of variables by name, 0 = unknown dimension, -1 = of length 0 (see `empty`).
         heads: what is known about the shapes of the heads, in their order.
 
     Returns:
         For every node the shapes of its visible outputs; None or 0 where nothing is known.
-
-    Raises:
-        ShapeError: a contradiction; the text names the node and the line that made it.
     """
     return _shapes_of(graph, given, heads, {})
 
@@ -170,11 +157,7 @@ def _run_rule(
     pending: set[Node],
     results: dict[Any, Any],
 ) -> None:
-    """Run one operator's rule, and mark the operators that its findings concern.
-
-    Raises:
-        ShapeError: the shapes around the node contradict each other.
-    """
+    """Run one operator's rule, and mark the operators that its findings concern."""
     outs = shapes[node]
     ins = [shapes[child][i] for child, i in node.inputs]
     found_ins, found_outs = found_shapes(node.op, _attributes(node, results), ins, outs)  # type: ignore[arg-type]
@@ -204,12 +187,8 @@ def infer_types(
     """Infer the dtype name of every node's outputs.
 
     Args:
-        graph: the graph.
         given: dtype names of variables by name.
         default: type of variables about which nothing else is known; None leaves them None.
-
-    Raises:
-        DTypeError: inputs that must be of one type are not; the text names the node and the line that made it.
     """
     return _types_of(graph, given, default, {})
 
@@ -236,11 +215,7 @@ def _types_of(
 
 
 def _check_types(node: Node, types: Mapping[Node, list[Any]]) -> None:
-    """Refuse inputs of different types where an operator takes one type; labels may differ.
-
-    Raises:
-        DTypeError: names the node and its inputs.
-    """
+    """Refuse inputs of different types where an operator takes one type; labels may differ."""
     if node.op is None or node.op.infer_type not in (None, same_types) or len(node.inputs) < 2:
         return
     declared = node.op.wanted(node.a, len(node.inputs))

@@ -28,14 +28,10 @@ class Layers:
     to the mean of the neighbours' as boxes allow.
 
     Args:
-        sizes: width and height of each box.
         edges: pairs of boxes, the first one's number below the second's.
 
     Attributes:
-        places: left and upper edge of each box.
-        width: of the drawing.
         height: of the drawing.
-
     Source: K. Sugiyama, S. Tagawa and M. Toda, "Methods for visual understanding of hierarchical system structures"
     (1981).
     """

@@ -27,7 +27,6 @@ def merge_equal(graph: Graph) -> tuple[Entry, ...]:
 
     Args:
         graph: the graph; left alone.
-
     Source: MXNet 1.9.1, which does this when it binds (`MXNET_ELIMINATE_COMMON_EXPR`).
     """
     replaced: dict[Node, Node] = {}

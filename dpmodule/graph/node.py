@@ -79,11 +79,7 @@ class Node:
         return {**self.attrs, **self.params}
 
     def set_param(self, key: str, value: str) -> None:
-        """Change one of the operator's attributes in place.
-
-        Raises:
-            OpError: the operator does not take the value.
-        """
+        """Change one of the operator's attributes in place."""
         if self.op is not None:
             params = {**self.params, key: value}
             self._parsed = self._parse(params)
@@ -143,11 +139,7 @@ def topological_order(heads: tuple[Entry, ...]) -> tuple[Node, ...]:
 
 
 class Graph:
-    """All nodes below some heads, in topological order.
-
-    Args:
-        heads: the outputs.
-    """
+    """All nodes below some heads, in topological order."""
 
     def __init__(self, heads: tuple[Entry, ...]) -> None:
         self.heads = heads
@@ -236,11 +228,7 @@ class Graph:
         return rows, tuple((self.index[node], i) for node, i in self.heads), tuple(self.auxiliary_names)
 
     def check_names(self) -> None:
-        """Refuse a graph in which two variables have one name.
-
-        Raises:
-            ArgumentError: names the variable and where both were made.
-        """
+        """Refuse a graph in which two variables have one name."""
         seen: dict[str, Node] = {}
         for node in self.nodes:
             if node.op is None:

@@ -75,9 +75,7 @@ def draw(
     Blocks that repeat are drawn once, in a frame that says how often they come.
 
     Args:
-        graph: what is drawn.
         shapes: shapes of every node's outputs; with them boxes tell that of the first.
-        hide_weights: leave out parameters and auxiliary states.
     """
     if len(graph.nodes) > LARGEST:
         return None
@@ -112,9 +110,7 @@ class _Sheet:
     """What is drawn of a graph: its nodes in order, with numbers for what makes two of them equal.
 
     Args:
-        graph: the graph.
         shapes: shapes of every node's outputs, or nothing.
-        hide_weights: leave out parameters and auxiliary states.
     """
 
     def __init__(
@@ -144,8 +140,6 @@ class _Sheet:
 
         Args:
             first: number of the first node.
-            last: number behind the last node.
-            count: how often the part comes.
         """
         repeats = find_repeats(self._kinds, self._inputs, first, last)
         items: list[_Box | _Frame] = []
@@ -186,9 +180,7 @@ class _Box:
     """A node: a rectangle with what it is, and its name.
 
     Args:
-        node: the node.
         shape: shape of its first output as text, or "".
-        is_head: whether it is an output of the graph.
     """
 
     def __init__(self, node: Node, shape: str, is_head: bool) -> None:
@@ -221,15 +213,7 @@ class _Box:
 
 
 class _Frame:
-    """Boxes and frames, placed, with the lines between them; a frame is drawn around those that come several times.
-
-    Args:
-        items: what is inside, in topological order.
-        edges: pairs of numbers of items.
-        count: how often it comes.
-        entered: numbers of items that read something from outside.
-        left: numbers of items that are read from outside.
-    """
+    """Boxes and frames, placed, with the lines between them; a frame is drawn around those that come several times."""
 
     def __init__(
         self,

@@ -35,9 +35,6 @@ def find_repeats(
 
     Args:
         kinds: what each node is, in topological order.
-        inputs: positions of each node's inputs.
-        first: where the part begins.
-        last: where it ends.
 
     Example:
         >>> find_repeats([0, 1, 2, 1, 2, 1, 2], [[], [0], [1], [2], [3], [4], [5]], 0, 7)
@@ -94,12 +91,7 @@ def _common(kinds: Sequence[int], inputs: Sequence[Sequence[int]], position: int
 
 
 def _trimmed(repeat: Repeat, ends: Mapping[int, int]) -> list[Repeat]:
-    """Return a repetition without first blocks of which something is read behind it that is not read of all.
-
-    Args:
-        repeat: the repetition.
-        ends: the last reader of each node.
-    """
+    """Return a repetition without first blocks of which something is read behind it that is not read of all."""
     while repeat.size * (repeat.times - 1) >= _LEAST:
         start, size, _ = repeat
         outside = [
@@ -113,14 +105,7 @@ def _trimmed(repeat: Repeat, ends: Mapping[int, int]) -> list[Repeat]:
 
 
 def _best(inputs: Sequence[Sequence[int]], ends: Mapping[int, int], repeat: Repeat, end: int) -> Repeat:
-    """Return the repetition moved to where the fewest values leave a block.
-
-    Args:
-        inputs: positions of each node's inputs.
-        ends: the last reader of each node.
-        repeat: the repetition.
-        end: how far it may reach.
-    """
+    """Return the repetition moved to where the fewest values leave a block."""
 
     def leaving(start: int) -> int:
         border, last = start + repeat.size, start + repeat.size * repeat.times

@@ -21,11 +21,7 @@ _VERSION = 10901
 
 
 def to_json(graph: Graph) -> str:
-    """Return the graph as JSON text that MXNet 1.9 reads.
-
-    Raises:
-        ArgumentError: a node runs an object of this process, such as a torch module.
-    """
+    """Return the graph as JSON text that MXNet 1.9 reads."""
     about: dict[str, list[Any]] = {"mxnet_version": ["int", _VERSION]}
     if mode.is_np_shape():
         about["is_np_shape"] = ["int", 1]
@@ -79,11 +75,7 @@ def _bad(what: str) -> FileFormatError:
 
 
 def _field(row: Any, key: str, kind: type, where: str) -> Any:
-    """Return a field of a JSON object, checked.
-
-    Raises:
-        FileFormatError: it is missing or of another type.
-    """
+    """Return a field of a JSON object, checked."""
     if not isinstance(row, dict) or not isinstance(row.get(key), kind):
         raise _bad(f"{where} has no {key!r} of type {kind.__name__}")
     return row[key]
@@ -139,11 +131,7 @@ def _upgrade_keys(attributes: dict[str, str], inputs: list[Entry], names: tuple[
 def _split_attributes(
     op: Op, attributes: dict[str, str], where: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Divide attributes into the operator's own and all others.
-
-    Raises:
-        OpError: the operator does not take one of them.
-    """
+    """Divide attributes into the operator's own and all others."""
     params = {k: v for k, v in attributes.items() if stored_key(k) == k and op.owns(k)}
     rest = {k: v for k, v in attributes.items() if k not in params}
     unknown = [k for k in rest if not (op.takes_any or is_free(stored_key(k)) or bare_suffix(k))]
@@ -156,11 +144,7 @@ def _split_attributes(
 
 
 def _subgraphs(op: Op, row: dict[str, Any], version: int, where: str) -> tuple[Graph, ...]:
-    """Read the graphs that an operator such as a loop carries.
-
-    Raises:
-        FileFormatError: there are too few or too many, or one is damaged.
-    """
+    """Read the graphs that an operator such as a loop carries."""
     rows = row.get("subgraphs", [])
     if not isinstance(rows, list) or len(rows) != op.num_subgraphs:
         raise _bad(f"{where} has no list of {op.num_subgraphs} 'subgraphs'")
@@ -201,11 +185,7 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
 
 
 def _check_count(op: Op, a: Any, inputs: int, where: str) -> None:
-    """Check the attribute that says how many inputs there are, since outputs may be counted by it.
-
-    Raises:
-        FileFormatError: there are not as many.
-    """
+    """Check the attribute that says how many inputs there are, since outputs may be counted by it."""
     variadic = op.variadic
     if variadic is None or not variadic.count or variadic.is_fixed(a) or op.num_subgraphs:
         return
@@ -219,11 +199,7 @@ def _stored(attributes: dict[str, str]) -> dict[str, str]:
 
 
 def _refuse_unknown(root: dict[str, Any]) -> None:
-    """Name all operators of a file that do not exist here at once, with the nodes that use them.
-
-    Raises:
-        MXNetError: there are some.
-    """
+    """Name all operators of a file that do not exist here at once, with the nodes that use them."""
     missing: dict[str, list[str]] = {}
     for op, name in _operators(root):
         if find_op(op) is None:
@@ -255,10 +231,6 @@ def from_json(text: str) -> tuple[Entry, ...]:
 
     Returns:
         The heads.
-
-    Raises:
-        FileFormatError: the text is not a symbol file.
-        MXNetError: the graph uses an operator, or an attribute of one, that does not exist here.
     """
     try:
         root = json.loads(text)
@@ -298,11 +270,7 @@ def _rewrite_unknown(heads: tuple[Entry, ...]) -> None:
 
 
 def _from_rows(root: Any, version: int, place: str = "") -> tuple[Entry, ...]:
-    """Read the nodes of a graph or subgraph; `place` tells which one in messages.
-
-    Raises:
-        FileFormatError: something in it is damaged.
-    """
+    """Read the nodes of a graph or subgraph; `place` tells which one in messages."""
     rows = _field(root, "nodes", list, place.rstrip(": ") or "the file")
     numbered: list[Node] = []
     for number, row in enumerate(rows):

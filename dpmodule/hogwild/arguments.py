@@ -41,11 +41,7 @@ class RunArguments:
     average_every_s: float | None = None
 
     def checked(self) -> RunArguments:
-        """Return these arguments.
-
-        Raises:
-            ArgumentError: one is none that there is.
-        """
+        """Return these arguments."""
         _check_choice("mode", self.mode, MODES)
         _check_choice("on_bad_line", self.on_bad_line, _ON_BAD_LINE)
         _check_choice("check_labels", self.check_labels, CHOICES)
@@ -75,11 +71,7 @@ class RunArguments:
         return replace(self, optimizer=optimizer)
 
     def metric(self) -> Any:
-        """Return the metric that `eval_metric` names, None without one.
-
-        Raises:
-            ArgumentError: there is no such metric.
-        """
+        """Return the metric that `eval_metric` names, None without one."""
         return None if self.eval_metric is None else metrics.create(self.eval_metric)
 
 
@@ -89,22 +81,14 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 
 def check_seconds(name: str, value: Any) -> None:
-    """Refuse what is no time above 0.
-
-    Raises:
-        ArgumentError: it is none.
-    """
+    """Refuse what is no time above 0."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not float(value) > 0 or math.isnan(float(value)):
         raise ArgumentError(f"{name} is {value!r}, expected a number of seconds above 0")
 
 
 def check_workers(value: Any) -> int:
-    """Return a number of workers.
-
-    Raises:
-        ArgumentError: it is no integer from 1 on.
-    """
+    """Return a number of workers."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ArgumentError(f"thread_num is {value!r}, expected an integer from 1 on")
     return int(value)

@@ -50,7 +50,6 @@ class AsyncExecutor(Closing):
     `close`, to end them.
 
     Args:
-        context: the CPU.
         timeout_s: how long a worker may go without finishing a batch before it counts as stuck, in seconds.
         start_method: how worker processes are started, as in `streams.Supervisor`; None: forked from a process that
             has imported torch and nothing else ("forkserver"), where the system has that, else "spawn".
@@ -141,8 +140,6 @@ class AsyncExecutor(Closing):
                 thread) or "auto"; see `explain`.
             initializer: gives parameters their first values, as in `fit`; counts at a program's first run, like the
                 four arguments that follow.
-            arg_params: values to start from.
-            aux_params: auxiliary states to start from.
             optimizer: name or `Optimizer`; "sgd" unless given.
             optimizer_params: its arguments; rescale_grad is 1 / batch size unless given.
             eval_metric: name, list of names, or `EvalMetric`.
@@ -263,7 +260,6 @@ class AsyncExecutor(Closing):
             data_feed: description of its feed; None: as in its last run.
             thread_num: how many workers it would have.
             optimizer: as in `run_from_files`, with `data_feed` only.
-            optimizer_params: likewise.
 
         Raises:
             StateError: it has not been run, and no feed is given.
@@ -398,7 +394,6 @@ class AsyncExecutor(Closing):
             prefix: path and first part of the names: ``prefix-symbol.json``, and ``prefix-0000`` with ``.params``,
                 ``.states`` (of the optimizer) and ``.run`` (places and random numbers).
             epoch: the number in the name.
-
         Of several processes the first that has asked writes the snapshot, at their next average: for all of them.
 
         Raises:
@@ -432,18 +427,12 @@ class AsyncExecutor(Closing):
             raise StateError("the AsyncExecutor is running; wait, or make another one for another program")
 
     def close(self) -> None:
-        """End the workers; parameters stay where they are. Further calls do nothing."""
         self._closed = True
         self._engines.close()
 
 
 def _dataset(filelist: Any, desc: Any) -> QueueDataset:
-    """Return files as a dataset.
-
-    Raises:
-        ArgumentError: an argument is of another type.
-        FileError: a file is missing.
-    """
+    """Return files as a dataset."""
     if not isinstance(desc, DataFeedDesc):
         raise ArgumentError(
             f"data_feed is {desc!r}, expected a DataFeedDesc, as DataFeedDesc('data.prototxt')"
@@ -456,12 +445,7 @@ def _dataset(filelist: Any, desc: Any) -> QueueDataset:
 def _reading_of(
     dataset: Any, thread_num: Any, split: bool = False, processes: int = 1
 ) -> tuple[Reading, int]:
-    """Return what is read of a dataset, and by how many workers of each process.
-
-    Raises:
-        ArgumentError: it is none, or the number of workers is none.
-        StateError: it has no files, or has not been loaded.
-    """
+    """Return what is read of a dataset, and by how many workers of each process."""
     workers = check_workers(thread_num)
     if not isinstance(dataset, (QueueDataset, InMemoryDataset)):
         raise ArgumentError(f"dataset is {dataset!r}, expected a QueueDataset or an InMemoryDataset")

@@ -23,12 +23,7 @@ Ask = tuple[str, int]
 
 @dataclass(slots=True)
 class _Table:
-    """A parameter with row-sparse gradients, and its states of the optimizer: what travels by rows.
-
-    Args:
-        arrays: the weight and the states, each with a row for each of the table's.
-        before: copies as of the last average, by which the rows are found that have changed since.
-    """
+    """A parameter with row-sparse gradients, and its states of the optimizer: what travels by rows."""
 
     arrays: list[torch.Tensor]
     before: list[torch.Tensor] = field(default_factory=list)
@@ -66,14 +61,8 @@ class Averager:
     with their parameters. Of tables only rows that changed travel, as numbers and values.
 
     Args:
-        ranks: the processes.
-        module: what is trained; bound, with its optimizer.
         places: how far this process's part of the run has come.
-        shared: whether the processes share the files.
         write: writes a snapshot, given its prefix and number and the places of all processes.
-
-    Raises:
-        ArgumentError: the processes have different networks.
     """
 
     def __init__(
@@ -116,14 +105,8 @@ class Averager:
     def average(self, going: bool = True) -> bool:
         """Average with the other processes; while no worker is within a batch.
 
-        Args:
-            going: whether this process is going to train further.
-
         Returns:
             whether some process is.
-
-        Raises:
-            LostWorkerError: another process is gone, or did not take part in time.
         """
         marks = self._places.marks
         trained = float(not torch.equal(marks, self._before))

@@ -30,12 +30,7 @@ def processes(args: RunArguments, timeout_s: float) -> Ranks | None:
     """Return the processes that train together, None if there is one.
 
     Args:
-        args: of the run.
         timeout_s: how long a worker may be without progress, in seconds.
-
-    Raises:
-        ArgumentError: averages are too rare for how long processes wait for each other.
-        LostWorkerError: the others did not come in time.
     """
     if args.averages:
         wait_s = _WAITS * timeout_s
@@ -61,19 +56,10 @@ class Course:
     Use it as a context manager: if it is left before the end, the other processes hear of it.
 
     Args:
-        prepared: what is trained.
-        reading: the files.
-        args: of the run.
         ranks: the processes that train together; None: this one is alone.
 
     Attributes:
-        parts: what this process reads.
         averaging: when and how to average with other processes; None: there are none.
-
-    Raises:
-        ArgumentError: the snapshot to go on from does not fit.
-        FileError: there is none.
-        LostWorkerError: another process is gone.
     """
 
     def __init__(
@@ -128,11 +114,7 @@ class Course:
         snapshots.load_parameters(snapshot, self._module, self._ranks is None)
 
     def end(self, stats: Sequence[WorkerStats]) -> list[WorkerStats]:
-        """End the run, once the other processes are done; return what all their workers did.
-
-        Args:
-            stats: what those of this process did.
-        """
+        """End the run, once the other processes are done; return what all their workers did."""
         averager, found = self._averager, list(stats)
         if averager is not None:
             found = averager.finish(stats)
@@ -146,12 +128,7 @@ class Course:
         """Write a snapshot; of several processes at their next average.
 
         Args:
-            prefix: path and first part of the names.
-            epoch: the number in them.
             paused: returns a context in which no worker is within an update.
-
-        Raises:
-            StateError: several processes broke off the run.
         """
         if self._averager is not None:
             self._averager.ask(prefix, epoch)

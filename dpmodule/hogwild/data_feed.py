@@ -70,11 +70,7 @@ class ParsedBlock:
     """Parsed lines of one part.
 
     Args:
-        lines: what was parsed.
-        text: what it was parsed from.
-        file: path of the file.
         first_line: number of the block's first line in the part, from 1.
-        numbering: tells the lines before the part.
         part: number of the part.
     """
 
@@ -100,14 +96,7 @@ class ParsedBlock:
 class BlockReader:
     """Reads parts of files by blocks and parses the lines of each.
 
-    Args:
-        slots: the slots of a line.
-        pipe_command: the program that files go through, "cat" for none.
-        on_bad_line: "error" or "skip", see `FileBatches`.
-        block_bytes: how much is read and parsed at a time.
-
     Attributes:
-        skipped: bad lines that were passed over so far.
         file: path of the file that is being read, None before the first.
     """
 
@@ -250,7 +239,6 @@ class FileBatches(Closing):
             self.close()
 
     def close(self) -> None:
-        """End a program that is running, and let go of the file."""
         self._reader.close()
 
 
@@ -258,13 +246,7 @@ def first_batch(desc: DataFeedDesc, parts: Iterable[Part], on_bad_line: str) -> 
     """Return the first batch of some parts, None if there is no line; reads little more than that.
 
     Args:
-        desc: as for `FileBatches`.
         parts: what is read, in order.
-        on_bad_line: as for `FileBatches`.
-
-    Raises:
-        FileError: a file cannot be read.
-        FileFormatError: a bad line.
     """
     rest = iter(parts)
     with (
@@ -275,11 +257,7 @@ def first_batch(desc: DataFeedDesc, parts: Iterable[Part], on_bad_line: str) -> 
 
 
 def check_on_bad_line(call: str, on_bad_line: str) -> None:
-    """Check the argument of this name.
-
-    Raises:
-        ArgumentError: it is neither "error" nor "skip".
-    """
+    """Check the argument of this name."""
     if on_bad_line not in ("error", "skip"):
         raise ArgumentError(f"{call}: on_bad_line is {on_bad_line!r}, expected 'error' or 'skip'")
 

@@ -31,7 +31,6 @@ class Part:
     """A piece of a file: the lines that begin in a range of its bytes.
 
     Args:
-        path: of the file.
         begin: first byte.
         end: byte behind the last; None for the end of the file.
         skip: how many of its lines are passed over at the beginning, since they were read before.
@@ -118,12 +117,7 @@ def split_parts(files: list[str], workers: int, pipe_command: str = "cat") -> li
 
 
 def open_part(part: Part, pipe_command: str = "cat") -> ByteSource:
-    """Open a part for reading.
-
-    Raises:
-        FileError: the file cannot be opened, or the program cannot be run.
-        ArgumentError: the part is a range of what can only be read from its beginning.
-    """
+    """Open a part for reading."""
     is_range = part.begin > 0 or part.end is not None
     if is_range and (pipe_command != "cat" or part.path.endswith(".gz")):
         raise ArgumentError(
@@ -143,11 +137,7 @@ def _opened(part: Part, is_range: bool, pipe_command: str) -> ByteSource:
 
 
 def count_lines(path: str, end: int) -> int:
-    """Return how many lines end before a byte of a file.
-
-    Raises:
-        FileError: the file cannot be read.
-    """
+    """Return how many lines end before a byte of a file."""
     found = 0
     with _named(path), open(path, "rb") as file:
         while end > 0 and (block := file.read(min(end, _BLOCK_BYTES))):
@@ -157,11 +147,7 @@ def count_lines(path: str, end: int) -> int:
 
 
 class _Behind:
-    """What comes behind the first lines of a source.
-
-    Attributes:
-        begin: that of the source.
-    """
+    """What comes behind the first lines of a source."""
 
     def __init__(self, source: ByteSource, lines: int) -> None:
         self._source = source
@@ -216,11 +202,7 @@ class _PlainFile:
 
 
 class _LineRange:
-    """The lines of a file that begin in a range of bytes.
-
-    Attributes:
-        begin: where the first of them begins; where the range or the file ends if there is none.
-    """
+    """The lines of a file that begin in a range of bytes."""
 
     def __init__(self, part: Part) -> None:
         self._part = part

@@ -37,9 +37,6 @@ class Reading(NamedTuple):
 class Dataset:
     """A list of files and the description of their lines; what `QueueDataset` and `InMemoryDataset` have in common.
 
-    Args:
-        data_feed: describes the lines.
-
     Raises:
         ArgumentError: `data_feed` is no `DataFeedDesc`.
     """
@@ -91,9 +88,6 @@ class Dataset:
 class QueueDataset(Dataset):
     r"""Files that are read while they are trained on.
 
-    Args:
-        data_feed: describes their lines.
-
     Raises:
         ArgumentError: `data_feed` is no `DataFeedDesc`.
 
@@ -108,16 +102,6 @@ class QueueDataset(Dataset):
     """
 
     def reading(self, workers: int, split_files: bool = False) -> Reading:
-        """Return what workers need to read the files; see `Dataset.reading`.
-
-        Args:
-            workers: how many there will be.
-            split_files: cut files by bytes, so that fewer files than workers keep all of them busy.
-
-        Raises:
-            StateError: there are no files yet.
-            FileError: a file is missing by now.
-        """
         files = self.checked_files()
         if split_files:
             return Reading(self.data_feed, split_parts(files, workers, self.data_feed.pipe_command))
@@ -129,9 +113,6 @@ class InMemoryDataset(Dataset):
 
     They are held as text, decompressed and past the `pipe_command`, in memory that has no name in any folder (on
     systems without such memory: in a temporary file). Workers parse it anew each time, which costs less than training.
-
-    Args:
-        data_feed: describes the lines.
 
     Attributes:
         skipped: bad lines that `load_into_memory` passed over.
@@ -157,15 +138,6 @@ class InMemoryDataset(Dataset):
         self._text: _Text | None = None
 
     def set_filelist(self, filelist: list[str]) -> None:
-        """Set the files, and release what was loaded of others.
-
-        Args:
-            filelist: paths of text files, in the order in which they are read.
-
-        Raises:
-            ArgumentError: the list is empty, one string, or has something else than paths in it.
-            FileError: a file is missing.
-        """
         super().set_filelist(filelist)
         self.release_memory()
 
@@ -218,15 +190,6 @@ class InMemoryDataset(Dataset):
         return 0 if self._text is None else len(self._text)
 
     def reading(self, workers: int, split_files: bool = True) -> Reading:
-        """Return what workers need to read the lines, while this object holds them.
-
-        Args:
-            workers: how many there will be.
-            split_files: taken for the sake of `QueueDataset`; the memory is always cut by bytes.
-
-        Raises:
-            StateError: nothing is loaded.
-        """
         text = self._loaded("reading")
         parts = split_parts([text.path], workers)
         return Reading(self.data_feed.without_pipe_command(), parts, text.digest)

@@ -33,12 +33,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An engine, and why it is the one; reads as a sentence.
-
-    Args:
-        mode: "native", "process" or "serial".
-        why: the reason.
-    """
+    """An engine, and why it is the one; reads as a sentence."""
 
     mode: str
     why: str
@@ -67,16 +62,7 @@ class Engines:
         self._current: Engine | None = None
 
     def choose(self, prepared: BoundProgram, mode: str, workers: int) -> Choice:
-        """Return which engine trains a program.
-
-        Args:
-            prepared: the program.
-            mode: what was asked for.
-            workers: how many workers.
-
-        Raises:
-            ArgumentError: the native engine was asked for, and cannot run it.
-        """
+        """Return which engine trains a program."""
         if mode in ("process", "serial"):
             return Choice(mode, "it was asked for")
         reason = self._native.why_not(prepared)

@@ -17,7 +17,6 @@ class Fetch:
     """One value that is averaged.
 
     Args:
-        name: what the caller calls it.
         output: its position among the heads; None for an input, which is read from the batch.
     """
 
@@ -42,12 +41,7 @@ class Fetches:
         """Find what is to be fetched.
 
         Args:
-            symbol: the program's.
             fetch: names or symbols, or one alone; None: nothing.
-            slots: names of the inputs.
-
-        Raises:
-            ArgumentError: something is no name in the program.
         """
         given: Sequence[Any] = (
             fetch if isinstance(fetch, (list, tuple)) else () if fetch is None else (fetch,)
@@ -72,11 +66,7 @@ class Fetches:
         return [each.name for each in self.items]
 
     def check_shapes(self, feed: SlotFeed) -> None:
-        """Refuse what is no one number a line.
-
-        Raises:
-            ShapeError: names the variable and its shape.
-        """
+        """Refuse what is no one number a line."""
         inputs: Mapping[str, tuple[int, ...]] = {each.name: each.shape for each in (*feed.data, *feed.labels)}
         shapes = self.heads.infer_shape_partial(**inputs)[1]
         for each in self.items:

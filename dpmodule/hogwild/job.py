@@ -19,9 +19,6 @@ class WorkerStats:
 
     Args:
         worker: its number, from 0.
-        examples: lines that it has trained on.
-        batches: batches that it has trained on.
-        skipped: bad lines that it has passed over.
         seconds: where its time went, in seconds by stage.
         fetched: for every fetch the sum over its batches of the batch's mean.
         metric: the worker's own metric, None if there is none.
@@ -42,9 +39,7 @@ class Averaging:
     """When to average with other processes, and how.
 
     Args:
-        average: does so, while no worker is within a batch.
         batches: of all workers of this process after which it is time to; 0: their number does not matter.
-        seconds: after which it is time to.
     """
 
     def __init__(self, average: Callable[[], Any], batches: int, seconds: float) -> None:
@@ -70,12 +65,6 @@ class Job:
 
     Args:
         desc: description of the feed; its slots are dense, and used, as the program wants them.
-        parts: what is read: files, or pieces of them.
-        workers: how many workers there are.
-        fetch: names of what is averaged.
-        train: whether parameters are updated.
-        on_bad_line: "error" or "skip".
-        debug: whether time is taken by stage.
         seed: of random numbers that are not the calling process's own.
         metric: every worker gets a copy of its own; None: there is none.
         report: called in the calling thread with the stats of all workers while they work; None: nobody asks.

@@ -24,17 +24,8 @@ def check_first_labels(
 
     What can be read only once, such as a pipe or the output of a program, is left to the workers.
 
-    Args:
-        prepared: the program.
-        parts: what is read.
-        on_bad_line: as in `AsyncExecutor.run_from_files`.
-        check_labels: likewise.
-
     Returns:
         What each worker has to do about the labels of its first batch: "ignore" if they have been checked here.
-
-    Raises:
-        BoundsError: there is one, and `check_labels` is "raise".
     """
     feed, symbol = prepared.feed, prepared.module.symbol
     names = [desc.name for desc in (*feed.data, *feed.labels)]
@@ -52,17 +43,7 @@ def check_first_labels(
 
 
 def check_labels_of(feed: SlotFeed, symbol: Symbol, lines: FeedBatch, check_labels: str) -> None:
-    """Look for labels that are not classes of a network in one batch.
-
-    Args:
-        feed: how slots become inputs.
-        symbol: the network.
-        lines: the batch.
-        check_labels: as in `AsyncExecutor.run_from_files`.
-
-    Raises:
-        BoundsError: there is one, and `check_labels` is "raise".
-    """
+    """Look for labels that are not classes of a network in one batch."""
     if check_labels == "ignore":
         return
     descs = [*feed.data, *feed.labels]

@@ -42,16 +42,7 @@ class NativeEngine:
         return made.text if isinstance(made, Reason) else None
 
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
-        """Do a job.
-
-        Raises:
-            StateError: the program is not one for this engine.
-            NonFiniteError: an output or a gradient is not finite; that batch has changed no parameters.
-            BoundsError: a value is no row of its table; names file, line and slot.
-            FileFormatError: a bad line.
-            FileError: a file cannot be read.
-            KeyboardInterrupt: Ctrl-C, raised after the batches that were running.
-        """
+        """Do a job."""
         made = plan(prepared, job.metric is not None)
         if isinstance(made, Reason):
             raise StateError(f"the native engine cannot run this program: {made}")
@@ -80,13 +71,7 @@ class NativeEngine:
 
 
 class _NativeRun:
-    """One job, as long as its threads live.
-
-    Args:
-        prepared: the program.
-        job: what to do.
-        made: the program's plan.
-    """
+    """One job, as long as its threads live."""
 
     def __init__(self, prepared: BoundProgram, job: Job, made: NativePlan) -> None:
         self._prepared, self._job, self._plan = prepared, job, made

@@ -54,10 +54,7 @@ class StepValue:
     """A matrix that a step makes.
 
     Args:
-        index: its number.
-        width: numbers of a row.
         tail: the shape without the batch axis.
-        single: it has one row, whatever the batch.
     """
 
     index: int
@@ -71,7 +68,6 @@ class SlotInput:
     """A variable that a slot feeds.
 
     Args:
-        name: of both.
         tail: its shape without the batch axis.
         ragged: whether it has any number of values a line.
     """
@@ -98,15 +94,9 @@ Handler = Callable[["NativeSteps", Node, "list[Found]", "tuple[int, ...]"], Foun
 class NativeSteps:
     """The steps of a graph, as they are collected.
 
-    Args:
-        feed: how slots become inputs.
-
     Attributes:
-        values: what the steps make.
         steps: kind, output, inputs, whole numbers and numbers of each step.
-        heads: the outputs of the graph.
         tables_of: by slot the smallest table that its values are rows of, and how many rows that has.
-        numbers: slots whose values are wanted as numbers.
     """
 
     def __init__(self, feed: SlotFeed) -> None:
@@ -181,11 +171,7 @@ class NativeSteps:
         return self._numbers[name]
 
     def matrix(self, node: Node, found: Found) -> StepValue:
-        """Return an input that is a matrix.
-
-        Raises:
-            Refused: it is ragged.
-        """
+        """Return an input that is a matrix."""
         if isinstance(found, SlotInput) and not found.ragged:
             return self.number_slot(found.name)
         if not isinstance(found, StepValue):
@@ -208,12 +194,7 @@ def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) 
     """Return the steps of a symbol.
 
     Args:
-        symbol: the symbol.
-        feed: how slots become its inputs.
         handlers: by the name of the operator what makes its steps.
-
-    Raises:
-        Refused: it has an operator, or a use of one, that the engine does not know.
     """
     graph = NativeSteps(feed)
     shapes = _shapes(symbol, graph)

@@ -19,11 +19,7 @@ from .program import BoundProgram, metric_outputs
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a program does not run natively.
-
-    Args:
-        text: names the operator, the array or the setting.
-    """
+    """Why a program does not run natively."""
 
     text: str
 
@@ -36,12 +32,9 @@ class NativePlan:
     """A program as C++ runs it.
 
     Args:
-        description: what `dpmodule._native.HogwildRun` takes; has addresses of `tensors`.
         tensors: parameters and states, which stay where they are as long as the plan is used.
-        trained: the optimizer's numbers of the parameters that are updated.
         metric: names and shapes without the batch axis of what a metric sees: labels, then outputs; None for the shape
             of one number for the whole batch.
-        labels: how many of these are labels.
     """
 
     description: tuple[Any, ...]
@@ -61,12 +54,7 @@ class _Arrays:
 
 
 def plan(prepared: BoundProgram, metric: bool = False) -> NativePlan | Reason:
-    """Return how a program runs natively, or why it does not.
-
-    Args:
-        prepared: the program, bound.
-        metric: whether outputs and labels of each batch are wanted.
-    """
+    """Return how a program runs natively, or why it does not."""
     if native.core is None:
         return Reason(f"there is no extension: {native.error}")
     command = prepared.feed.desc.pipe_command
@@ -130,11 +118,7 @@ def _watched(prepared: BoundProgram, graph: NativeSteps) -> tuple[list[tuple[str
 
 
 def _arrays(prepared: BoundProgram, graph: NativeSteps) -> _Arrays:
-    """Describe the parameters, and how they are updated.
-
-    Raises:
-        Refused: an array is not as C++ wants it, or a rule is not known there.
-    """
+    """Describe the parameters, and how they are updated."""
     found = _Arrays()
     store = prepared.module.store
     rules = _Rules(prepared)
@@ -168,14 +152,7 @@ def _checked(name: str, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Ten
 
 
 class _Rules:
-    """How the parameters of a program are updated.
-
-    Args:
-        prepared: the program.
-
-    Raises:
-        Refused: by a rule that native code does not know.
-    """
+    """How the parameters of a program are updated."""
 
     def __init__(self, prepared: BoundProgram) -> None:
         self._numbers: dict[str, Any] = {}

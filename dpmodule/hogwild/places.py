@@ -20,9 +20,6 @@ DONE = -1
 class PlaceMarker:
     """Notes how far one worker has come, between its batches.
 
-    Args:
-        marks: those of all parts, by their numbers.
-
     Shape:
         marks: (parts,), int64.
     """
@@ -49,18 +46,11 @@ class PlaceMarker:
 class FilePlaces:
     """How far a run over files has come.
 
-    Args:
-        reading: what is read.
-
     Attributes:
-        parts: all that is read, numbered.
         marks: by these numbers how many lines of a part have been trained on, or `DONE`.
 
     Shape:
         marks: (parts,), int64.
-
-    Raises:
-        FileError: a file cannot be looked at.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -96,11 +86,7 @@ class FilePlaces:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where a run over the same files stood; workers may be more or fewer.
-
-        Raises:
-            ArgumentError: it was a run over other files, or some have changed since; names them.
-        """
+        """Go on from where a run over the same files stood; workers may be more or fewer."""
         _compare(state, [[path, *looks] for path, looks in self._files.items()], self._digest)
         paths = list(self._files) or [self.parts[0].path]
         self.parts = [

@@ -104,12 +104,9 @@ class _WorkerOrder:
     """One job, as a worker gets it.
 
     Args:
-        job: what to do.
-        fetches: what is averaged.
         optimizer: another one than before, None if it is as it was.
         generator: state of the generator of random numbers that the worker goes on with, and hands back; None: it has
             one of its own.
-        share: how many batches the worker has in a round; 0: there are no rounds.
     """
 
     job: Job
@@ -211,11 +208,7 @@ class _Crew:
     """Workers that have one program.
 
     Args:
-        prepared: the program.
-        workers: how many there are.
-        count: how many parts a job may have at least.
         timeout_s: how long a worker may be without progress, in seconds.
-        start_method: how they are started.
     """
 
     def __init__(
@@ -360,11 +353,7 @@ class _Crew:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Have the workers wait after their batches.
-
-        Raises:
-            StateError: one does not in time.
-        """
+        """Have the workers wait after their batches."""
         self._board[_HOLD] = 1
         try:
             deadline = time.monotonic() + self._timeout_s
@@ -396,11 +385,7 @@ class _ProcessRun:
     """One job under way, as the parent sees it.
 
     Args:
-        supervisor: of the workers.
-        children: those that have the job.
-        job: what they do.
         timeout_s: how long a worker may be without progress, in seconds.
-        average: averages with other processes.
     """
 
     def __init__(
@@ -421,13 +406,7 @@ class _ProcessRun:
         self._seen = {child.index: ("", time.monotonic()) for child in children}
 
     def stats(self) -> list[WorkerStats]:
-        """Wait for the end of all workers' parts of the job, and return what they did.
-
-        Raises:
-            WorkerDied: a worker is gone; `file` is the one that it was working on.
-            WorkerStuck: a worker makes no progress.
-            BaseException: whatever a worker raised.
-        """
+        """Wait for the end of all workers' parts of the job, and return what they did."""
         report_s = self._job.report_s if self._job.report is not None else float("inf")
         next_report = time.monotonic() + report_s
         while self._pending:
@@ -503,9 +482,6 @@ class ProcessEngine:
     Args:
         timeout_s: how long a worker may be without progress, in seconds.
         start_method: how processes are started, see `Supervisor`; None: "forkserver" where the system has it.
-
-    Raises:
-        ArgumentError: the system has no such start method.
     """
 
     def __init__(self, timeout_s: float, start_method: str | None = None) -> None:
@@ -514,14 +490,7 @@ class ProcessEngine:
         self._crews: dict[bool, _Crew] = {}
 
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
-        """Do a job.
-
-        Raises:
-            WorkerDied: a worker is gone, see `file`; the next job has new ones.
-            WorkerStuck: a worker makes no progress.
-            KeyboardInterrupt: Ctrl-C, raised after the batches that were running.
-            BaseException: whatever a worker raised.
-        """
+        """Do a job."""
         try:
             stats, boundary = self._crew_for(prepared, job).run(job, prepared.fetches.items)
         except BaseException as error:
@@ -534,11 +503,7 @@ class ProcessEngine:
         return stats
 
     def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:
-        """Yield what each batch of each part gives; see `worker.infer`.
-
-        Raises:
-            WorkerDied, WorkerStuck, BaseException: as `run` does.
-        """
+        """Yield what each batch of each part gives; see `worker.infer`."""
         crew = self._crew_for(prepared, job)
         try:
             yield from crew.infer(job, prepared.fetches.items)
@@ -547,11 +512,7 @@ class ProcessEngine:
             raise
 
     def paused(self) -> AbstractContextManager[None]:
-        """Return a context in which all workers that train wait between two batches.
-
-        Raises:
-            StateError: a worker's batch does not end.
-        """
+        """Return a context in which all workers that train wait between two batches."""
         crew = self._crews.get(True)
         return nullcontext() if crew is None else crew.paused()
 

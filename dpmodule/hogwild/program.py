@@ -24,8 +24,6 @@ class TrainableProgram(Protocol):
     """What can be trained besides a Module and a Symbol.
 
     Attributes:
-        symbol: the network, losses among its outputs.
-        store: where its parameters are, or will be.
         optimizer: how gradients become new parameters; None if it is only run.
     """
 
@@ -40,9 +38,6 @@ class BoundProgram:
 
     Args:
         module: over the program's store, with the optimizer if it is trained.
-        feed: how the slots become its inputs.
-        fetches: what is averaged, and the symbol that has it.
-        train: whether it is trained.
     """
 
     module: Module
@@ -67,11 +62,7 @@ def input_names(symbol: Symbol, slots: Sequence[str]) -> tuple[list[str], list[s
 
 
 def _check_module(module: Module) -> None:
-    """Refuse a bound module that no worker can have a copy of.
-
-    Raises:
-        ArgumentError: it is on several devices or on a GPU, or carries states from batch to batch.
-    """
+    """Refuse a bound module that no worker can have a copy of."""
     contexts, states = module.group.contexts, module.group.state_names
     if len(contexts) != 1 or contexts[0].device_type != "cpu":
         raise ArgumentError(
@@ -89,14 +80,7 @@ def make_ready(
     """Bind a module, give parameters their first values and install the optimizer, as far as that is still to do.
 
     Args:
-        module: the module.
-        feed: its inputs.
         store: where its parameters are, or will be; None: its own.
-        train: whether it is trained.
-        args: of the run.
-
-    Raises:
-        StateError: it is only to be run, and has no parameters.
     """
     if not module.binded or (train and not module.for_training):
         labels = list(feed.labels) or None

@@ -29,11 +29,7 @@ _Entry = tuple[Any, Module, ParamStore | None]
 
 
 class Programs:
-    """Modules for programs, made when a program first comes, and the store of those that are symbols.
-
-    Args:
-        context: where the parameters of symbols are.
-    """
+    """Modules for programs, made when a program first comes, and the store of those that are symbols."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -52,13 +48,7 @@ class Programs:
         train: bool,
         args: RunArguments,
     ) -> BoundProgram:
-        """Return a program that is bound for a feed.
-
-        Raises:
-            ArgumentError: it is none, or does not fit the feed.
-            ShapeError: a fetch has more than one number a line; or shapes contradict each other.
-            StateError: it is only to be run, and has no parameters.
-        """
+        """Return a program that is bound for a feed."""
         module, store = self._module_for(program, desc)
         feed = self._feed_for(module, desc, parts, args)
         names = [each.name for each in (*feed.data, *feed.labels)]
@@ -97,11 +87,7 @@ class Programs:
                 )
 
     def module(self, program: Any) -> Module:
-        """Return a program's module.
-
-        Raises:
-            StateError: it has not been run.
-        """
+        """Return a program's module."""
         if isinstance(program, Module):
             return program
         found = self._entries.get(id(program))
@@ -116,11 +102,7 @@ class Programs:
         return self._prepared.get(id(program))
 
     def _module_for(self, program: Any, desc: DataFeedDesc) -> tuple[Module, ParamStore | None]:
-        """Return a program's module, and where it is to be bound.
-
-        Raises:
-            ArgumentError: it is no program.
-        """
+        """Return a program's module, and where it is to be bound."""
         slots = [slot.name for slot in desc.slots]
         if isinstance(program, Module):
             self._entries[id(program)] = program, program, None
@@ -170,11 +152,7 @@ class Programs:
 
 
 def _optimizer_of(program: TrainableProgram) -> Any:
-    """Return a program's optimizer.
-
-    Raises:
-        StateError: it has none.
-    """
+    """Return a program's optimizer."""
     if program.optimizer is None:
         raise StateError(
             "run_from_files: the program has no optimizer, and can only be run by infer_from_files"

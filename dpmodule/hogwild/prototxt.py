@@ -41,7 +41,6 @@ class FieldKind(NamedTuple):
     """What a field holds: "string", "int32", "bool", or the schema of a message.
 
     Args:
-        type: one of these.
         repeated: the field may be given any number of times.
     """
 
@@ -67,12 +66,7 @@ class Given(NamedTuple):
 
 @dataclass
 class ProtoMessage:
-    """The fields of a message that were given.
-
-    Args:
-        end: the token behind its last field.
-        fields: values by the name of their field.
-    """
+    """The fields of a message that were given."""
 
     end: Token
     fields: dict[str, list[Given]] = field(default_factory=dict)
@@ -91,12 +85,7 @@ def read(text: str, schema: Mapping[str, FieldKind], source: str) -> ProtoMessag
     """Read a message.
 
     Args:
-        text: what is read.
-        schema: the fields that it may have.
         source: what errors call the text, such as the path of its file.
-
-    Raises:
-        FileFormatError: the text is not as the schema says; names line and column of the wrong token.
     """
     return _TextReader(text, source).message(schema, "the description", "")
 

@@ -17,7 +17,6 @@ class Reporter:
 
     Args:
         args: whether there are a callback and a bar, and how often the callback is called.
-        names: what is fetched.
     """
 
     def __init__(self, args: RunArguments, names: list[str]) -> None:

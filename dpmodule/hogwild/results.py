@@ -13,20 +13,8 @@ from .job import WorkerStats, merged_metric
 class Results(Sequence[float]):
     """The averages of what was fetched, in the order in which it was asked for, and what was counted.
 
-    Args:
-        names: what was fetched.
-        stats: what every worker has done.
-        seconds: how long the run took.
-
     Attributes:
-        names: what was fetched.
-        examples: lines that were read into batches.
-        batches: batches of all workers.
-        seconds: how long the run took.
-        skipped: bad lines that were passed over.
-        workers: how many workers there were.
         metric: pairs of a name and a value; empty without `eval_metric`.
-        by_worker: what every worker has done, as `WorkerStats`.
         stages: for every worker its seconds by stage; empty unless `debug` was set.
     """
 
@@ -77,9 +65,7 @@ class Progress:
     """What a run has done so far, as its callback sees it.
 
     Args:
-        seconds: since it began.
         workers: what every worker has done: examples, batches, fetches, metric, file.
-        names: what is fetched.
     """
 
     seconds: float

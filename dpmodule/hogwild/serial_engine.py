@@ -48,11 +48,7 @@ class _BatchGate:
 
     @contextmanager
     def passed(self) -> Iterator[None]:
-        """Be between two batches.
-
-        Raises:
-            StateError: the batch does not end.
-        """
+        """Be between two batches."""
         self._wanted += 1
         try:
             if not self._lock.acquire(timeout=self._timeout_s):
@@ -107,11 +103,7 @@ class SerialEngine:
         self._thread: int | None = None
 
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
-        """Do a job.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C, raised after the batch that was running.
-        """
+        """Do a job."""
         work = self._work_for(prepared)
         parts = iter(job.parts)
         self._thread = threading.get_ident()

@@ -41,8 +41,6 @@ class Lines:
 
     Args:
         slots: the slots in the order of a line.
-        batch_size: lines of a batch.
-        pipe_command: the program that files go through, "cat" for none.
     """
 
     slots: tuple[Slot, ...]
@@ -61,8 +59,6 @@ class SlotFeed:
 
     Args:
         desc: what is read; the slots are dense, used and as wide as the symbol wants them.
-        data: descriptions of the inputs.
-        labels: descriptions of the labels.
         tables: for a slot whose values are row numbers of tables the smallest of these, by name, and its rows.
     """
 
@@ -72,11 +68,7 @@ class SlotFeed:
     tables: Mapping[str, tuple[str, int]]
 
     def batch(self, lines: FeedBatch) -> DataBatch:
-        """Return lines as a batch of these descriptions, without a copy where types agree.
-
-        Raises:
-            BoundsError: a value is no row of the table that is looked up.
-        """
+        """Return lines as a batch of these descriptions, without a copy where types agree."""
         for name, (table, rows) in self.tables.items():
             _check_rows(lines, name, table, rows)
         return DataBatch([_array(d, lines) for d in self.data], [_array(d, lines) for d in self.labels])
@@ -127,18 +119,8 @@ def feed_of(
     """Find out how a feed's slots become the inputs of a symbol.
 
     Args:
-        symbol: the symbol.
-        desc: description of the feed.
-        data_names: which of its arguments are inputs.
-        label_names: which are labels.
         parts: where a first line is looked for, should the size of a dense slot not be known otherwise.
         bound: shapes of inputs that are known already.
-        given: arguments that have values, and need no slot.
-
-    Raises:
-        ArgumentError: an input has no slot, or a slot cannot feed it.
-        ShapeError: shapes contradict each other.
-        StateError: the size of a dense slot is not known, and there is no line in any file.
     """
     names = [*data_names, *label_names]
     slots = {slot.name: slot for slot in desc.slots}
@@ -203,11 +185,7 @@ def _of_unknown_shape(
 
 
 def _check_slots(missing: Sequence[str], slots: Collection[str], variables: Sequence[str]) -> None:
-    """Refuse inputs that no slot feeds.
-
-    Raises:
-        ArgumentError: there are some; lists the slots and the variables.
-    """
+    """Refuse inputs that no slot feeds."""
     if missing:
         raise ArgumentError(
             f"a slot feeds the variable of its name, but no slot is called {' or '.join(missing)}; the feed has the "
@@ -235,11 +213,7 @@ def _with_width(slot: Slot, shape: tuple[int, ...] | None) -> Slot:
 def _declared(
     name: str, attributes: Mapping[str, str], bound: tuple[int, ...] | None, is_ragged: bool
 ) -> tuple[int, ...] | None:
-    """Return the shape of an input without its batch axis, None if it is not known.
-
-    Raises:
-        ShapeError: no slot has this shape.
-    """
+    """Return the shape of an input without its batch axis, None if it is not known."""
     if is_ragged:
         return ()
     text = attributes.get("__shape__")
@@ -291,11 +265,7 @@ def _inferred(
 
 
 def _widths(lines: Lines, names: Sequence[str], parts: Sequence[Part]) -> dict[str, int]:
-    """Return how many values a line has for some dense slots, as the first line says.
-
-    Raises:
-        StateError: there is no line.
-    """
+    """Return how many values a line has for some dense slots, as the first line says."""
     one: Any = replace(lines, batch_size=1)
     first = first_batch(one, parts, "skip")
     if first is not None:

@@ -26,8 +26,6 @@ class Snapshot:
     """A snapshot that has been written.
 
     Args:
-        prefix: path and first part of its files' names.
-        epoch: the number in them.
         state: what its ``.run`` file holds.
     """
 
@@ -62,8 +60,6 @@ def pack(module: Module, desc: DataFeedDesc, places: list[dict[str, Any]]) -> di
     """Return copies of all that a snapshot has, while nothing changes it.
 
     Args:
-        module: what is trained.
-        desc: of the lines.
         places: how far each process has come; one of them where all share the files.
     """
     params = module.get_params()
@@ -99,11 +95,7 @@ def save(prefix: str, epoch: int, module: Module, packed: Mapping[str, Any]) -> 
 
 
 def find(prefix: Any) -> Snapshot | None:
-    """Return the snapshot with the highest number under a prefix, None if there is none.
-
-    Raises:
-        FileFormatError: it is damaged, or the state of another kind of run.
-    """
+    """Return the snapshot with the highest number under a prefix, None if there is none."""
     prefix = os.fspath(prefix)
     folder = os.path.dirname(prefix) or "."
     if os.path.isdir(folder):
@@ -122,13 +114,7 @@ def find(prefix: Any) -> Snapshot | None:
 
 
 def found(prefix: Any, module: Module, desc: DataFeedDesc) -> Snapshot:
-    """Return the snapshot to go on from.
-
-    Raises:
-        FileError: there is none.
-        FileFormatError: it is damaged, or the state of another kind of run.
-        ArgumentError: it is of another network or optimizer, or of batches of another size; lists every difference.
-    """
+    """Return the snapshot to go on from."""
     snapshot = find(prefix)
     if snapshot is None:
         raise FileError(2, "no snapshot has been saved under this prefix", os.fspath(prefix))
@@ -143,8 +129,6 @@ def load_parameters(snapshot: Snapshot, module: Module, alone: bool) -> None:
     """Go on with the parameters, the optimizer's states and the random numbers of a snapshot.
 
     Args:
-        snapshot: the snapshot.
-        module: what gets them.
         alone: whether there is one process; several go on with random numbers of their own.
     """
     module.set_params(*checkpoint.load_params(snapshot.prefix, snapshot.epoch))

@@ -45,9 +45,6 @@ class WorkerState:
 
     Args:
         module: bound over the store, and with the optimizer if it trains.
-        feed: how the slots become its inputs.
-        fetches: what is averaged.
-        metric_outputs: names of the outputs that a metric sees.
     """
 
     module: Module
@@ -71,18 +68,7 @@ def run(
     """Train on the parts that `next_part` gives until there are no more, or `watch` says so.
 
     Args:
-        work: the module, and what belongs to it.
-        job: what to do.
         worker: number of this worker.
-        next_part: called by the reader's thread.
-        watch: who looks on.
-        metric: what sees outputs and labels.
-
-    Raises:
-        BoundsError: a label of the first batch is not a class, and `job.check_labels` is "raise".
-        NonFiniteError: an output or a gradient is not finite; the parameters are those before this worker's batch.
-        FileFormatError: a bad line.
-        FileError: a file cannot be read.
     """
     stats = WorkerStats(worker, fetched=[0.0] * len(work.fetches), metric=metric)
     clock = _Clock(stats.seconds)
@@ -120,13 +106,7 @@ def infer(work: WorkerState, job: Job, part: Part) -> Iterator[Inferred]:
     """Yield (file, first line, arrays) for the batches of one part, without changing anything.
 
     Args:
-        work: the module, and what belongs to it.
-        job: what to do.
         part: what to read; the last of its batches may be short.
-
-    Raises:
-        FileFormatError: a bad line.
-        FileError: the file cannot be read.
     """
     rest = iter([part])
     with (

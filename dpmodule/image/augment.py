@@ -42,18 +42,13 @@ class Augmenter:
 
 
 class SequentialAug(Augmenter):
-    """Make several changes one after another.
-
-    Args:
-        ts: the changes.
-    """
+    """Make several changes one after another."""
 
     def __init__(self, ts: Sequence[Augmenter]) -> None:
         super().__init__()
         self.ts = ts
 
     def dumps(self) -> Any:
-        """Return the class's name and what its changes return, as a list."""
         return [type(self).__name__.lower(), [each.dumps() for each in self.ts]]
 
     def __call__(self, src: NDArray) -> NDArray:
@@ -137,7 +132,6 @@ class RandomSizedCropAug(Augmenter):
     Args:
         size: (width, height) in pixels to resize to.
         area: smallest and largest area, as parts of the image's; or the smallest.
-        ratio: smallest and largest aspect ratio.
         interp: as for `imresize`.
         **kwargs: `min_area`, an old name of `area`.
 
@@ -178,11 +172,7 @@ class CenterCropAug(_ToSize):
 
 
 class HorizontalFlipAug(Augmenter):
-    """Mirror left to right.
-
-    Args:
-        p: probability.
-    """
+    """Mirror left to right."""
 
     def __init__(self, p: float) -> None:
         super().__init__(p=p)
@@ -196,11 +186,7 @@ class HorizontalFlipAug(Augmenter):
 
 
 class CastAug(Augmenter):
-    """Change the element type.
-
-    Args:
-        typ: the new type.
-    """
+    """Change the element type."""
 
     def __init__(self, typ: str = "float32") -> None:
         super().__init__(type=typ)

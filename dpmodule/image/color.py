@@ -81,7 +81,6 @@ class HueJitterAug(Augmenter):
 
     Args:
         hue: the turn of the color circle is up to this, either way, in half turns.
-
     Source: MXNet 1.9.1 `HueJitterAug`, a turn in the YIQ color space.
     """
 
@@ -129,7 +128,6 @@ class LightingAug(Augmenter):
     """Add noise along the principal axes of colors.
 
     Args:
-        alphastd: its standard deviation.
         eigval: deviations along the axes, (3,).
         eigvec: the axes, (3, 3).
     """
@@ -166,11 +164,7 @@ class ColorNormalizeAug(Augmenter):
 
 
 class RandomGrayAug(Augmenter):
-    """Make an image grey.
-
-    Args:
-        p: probability.
-    """
+    """Make an image grey."""
 
     def __init__(self, p: float) -> None:
         super().__init__(p=p)

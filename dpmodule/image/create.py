@@ -102,11 +102,7 @@ def color_changes(
 def normalization(
     owner: str, mean: Any, std: Any, make: Callable[[tuple[float, ...]], Any] = array
 ) -> list[Augmenter]:
-    """Return the change that subtracts `mean` and divides by `std`, if there are any; `make` makes ImageNet's.
-
-    Raises:
-        ArgumentError: they are no arrays of 1 or 3 numbers.
-    """
+    """Return the change that subtracts `mean` and divides by `std`, if there are any; `make` makes ImageNet's."""
     mean, std = make(_MEAN) if mean is True else mean, make(_STD) if std is True else std
     for name, value in (("mean", mean), ("std", std)):
         if value is None:

@@ -50,9 +50,6 @@ class DetAugmenter:
 class DetBorrowAug(DetAugmenter):
     """Make a change that leaves objects where they are.
 
-    Args:
-        augmenter: the change.
-
     Raises:
         DTypeError: it is no `Augmenter`; a TypeError.
     """
@@ -64,7 +61,6 @@ class DetBorrowAug(DetAugmenter):
         self.augmenter = augmenter
 
     def dumps(self) -> Any:
-        """Return the class's name and what its change returns, as a list."""
         return [type(self).__name__.lower(), self.augmenter.dumps()]
 
     def __call__(self, src: NDArray, label: Labels) -> Changed:
@@ -77,7 +73,6 @@ class DetRandomSelectAug(DetAugmenter):
 
     Args:
         aug_list: the changes, or one.
-        skip_prob: probability of none.
 
     Raises:
         ArgumentError: something in the list is no `DetAugmenter`.
@@ -93,7 +88,6 @@ class DetRandomSelectAug(DetAugmenter):
         self.skip_prob = skip_prob if changes else 1
 
     def dumps(self) -> Any:
-        """Return the class's name and what its changes return, as a list."""
         return [type(self).__name__.lower(), [each.dumps() for each in self.aug_list]]
 
     def __call__(self, src: NDArray, label: Labels) -> Changed:
@@ -105,11 +99,7 @@ class DetRandomSelectAug(DetAugmenter):
 
 
 class DetHorizontalFlipAug(DetAugmenter):
-    """Mirror left to right.
-
-    Args:
-        p: probability.
-    """
+    """Mirror left to right."""
 
     def __init__(self, p: float) -> None:
         super().__init__(p=p)

@@ -90,7 +90,6 @@ def CreateDetAugmenter(
     Args:
         data_shape: (channels, height, width) of the result.
         resize: length in pixels that the shorter edge gets first; 0 for none.
-        rand_crop: probability of cropping.
         rand_pad: probability of a border.
         rand_gray: probability of making an image grey.
         rand_mirror: whether every other image, at random, is mirrored.

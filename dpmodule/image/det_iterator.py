@@ -33,7 +33,6 @@ class ImageDetIter(ImageIter):
         data_shape: (channels, height, width) of an image; 3 channels.
         path_imgrec: path of a record file.
         path_imglist: path of an image list: number, labels and file, separated by tabs.
-        path_root: folder of the image files.
         path_imgidx: path of the record file's index, needed to shuffle or read a part.
         shuffle: whether each epoch takes the images in a new random order.
         part_index: which part to read, from 0.
@@ -112,11 +111,7 @@ class ImageDetIter(ImageIter):
         return most, width
 
     def _parse_label(self, label: Any) -> Labels:
-        """Return an image's objects, (N, width).
-
-        Raises:
-            UnusableImageError: the labels have another form, or there is no usable object.
-        """
+        """Return an image's objects, (N, width)."""
         raw = np.asarray(label.asnumpy() if isinstance(label, NDArray) else label, np.float32).ravel()
         if raw.size < 7:
             raise UnusableImageError(
@@ -210,7 +205,6 @@ class ImageDetIter(ImageIter):
         """Give this iterator and another the same shape of labels, the larger one.
 
         Args:
-            it: the other one.
             verbose: whether a change is logged.
 
         Returns:
@@ -256,7 +250,6 @@ class ImageDetIter(ImageIter):
             std: what the changes divided by, or True for the deviation of ImageNet.
             clip: whether values outside 0 to 255 are cut rather than wrapped.
             waitKey: shows each image with OpenCV, if it is installed, for so many milliseconds.
-            window_name: title of that window.
             id2labels: names of the classes by number, written into the boxes.
         """
         while True:

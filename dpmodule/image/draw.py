@@ -35,9 +35,6 @@ def draw_objects(
     Shape:
         image: (H, W, 3), uint8.
         objects: (N, 5 or more): class, left, top, right, bottom as parts of the image's edges.
-
-    Raises:
-        MXNetError: Pillow is not installed.
     """
     try:
         from PIL import Image, ImageDraw

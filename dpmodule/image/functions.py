@@ -72,7 +72,6 @@ def imresize(src: NDArray, w: int, h: int, *args: Any, **kwargs: Any) -> NDArray
         returns: (h, w, C), of the same type.
 
     Args:
-        src: the image.
         w: new width in pixels.
         h: new height in pixels.
         *args: `interp`, by position.
@@ -97,11 +96,6 @@ def copyMakeBorder(
         returns: (top + H + bot, left + W + right, C).
 
     Args:
-        src: the image.
-        top: rows above.
-        bot: rows below.
-        left: columns on the left.
-        right: columns on the right.
         *args: `type` and `value`, by position.
         **kwargs: `type`: 0 constant, 1 replicate, 2 reflect, 3 wrap, 4 reflect without the edge; `values`, the
             constant per channel, or `value` for all; `out`, an array to write to.
@@ -116,9 +110,6 @@ def interp_method(interp: int, sizes: Sequence[int] = ()) -> int:
     Args:
         interp: 0 to 4, 9 for a choice by size, 10 for one at random.
         sizes: old height, old width, new height, new width; without them 9 is cubic.
-
-    Raises:
-        ArgumentError: `interp` is none of these.
     """
     if interp == 10:
         return random.randint(0, 4)
@@ -248,7 +239,6 @@ def random_size_crop(
         src: the image, (H, W, C).
         size: (width, height) in pixels to resize to.
         area: smallest and largest area, as parts of the image's; or the smallest.
-        ratio: smallest and largest aspect ratio.
         interp: as for `imresize`.
         **kwargs: `min_area`, an old name of `area`.
 
@@ -273,11 +263,7 @@ def random_size_crop(
 
 
 def old_area(owner: str, area: Any, kwargs: dict[str, Any]) -> Any:
-    """Return `area`, or what was given under its old name.
-
-    Raises:
-        ArgumentError: there are other keywords.
-    """
+    """Return `area`, or what was given under its old name."""
     if "min_area" in kwargs:
         warnings.warn(
             f"{owner}: min_area is an old name, give area instead", DeprecationWarning, stacklevel=3

@@ -41,7 +41,6 @@ class ImageIter(DataIter):
         label_width: number of labels of an image.
         path_imgrec: path of a record file.
         path_imglist: path of an image list: number, labels and file, separated by tabs.
-        path_root: folder of the image files.
         path_imgidx: path of the record file's index, needed to shuffle or read a part.
         shuffle: whether each epoch takes the images in a new random order.
         part_index: which part to read, from 0.
@@ -146,7 +145,6 @@ class ImageIter(DataIter):
         return seq[part * step : (part + 1) * step]
 
     def reset(self) -> None:
-        """Begin a new epoch."""
         self._reshuffle()
         if self.last_batch_handle != "roll_over" or self._carried is None:
             self._rewind()
@@ -168,10 +166,6 @@ class ImageIter(DataIter):
         self._over = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the order of the images, where the iterator stands in it, and what is to roll over.
-
-        The generators that shuffling and changes draw from belong to the whole program, which saves them once.
-        """
         carried = None
         if self._carried is not None:  # they are filled up in place
             data, label, filled = self._carried
@@ -186,11 +180,6 @@ class ImageIter(DataIter):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`.
-
-        Raises:
-            ArgumentError: it was an iterator over other images.
-        """
         check_state(self, state, **self._facts())
         if self.seq is not None:
             seq = np.asarray(state["seq"]).tolist()
@@ -264,12 +253,6 @@ class ImageIter(DataIter):
         return found
 
     def next(self) -> DataBatch:
-        """Return the next batch.
-
-        Raises:
-            StopIteration: the epoch is over.
-            MXNetError: an image cannot be decoded or does not fit.
-        """
         data, label, filled = self._carried or self._new_batch()
         carried = self._carried is not None
         self._carried = None
@@ -290,11 +273,7 @@ class ImageIter(DataIter):
         return zeros((self.batch_size, *self.data_shape)), zeros(self.provide_label[0][1]), 0
 
     def _batchify(self, batch_data: NDArray, batch_label: NDArray, start: int = 0) -> int:
-        """Fill a batch from place `start`, and return how far it is filled.
-
-        Raises:
-            StopIteration: there was nothing to fill it with.
-        """
+        """Fill a batch from place `start`, and return how far it is filled."""
         at = start
         while at < self.batch_size:
             try:
@@ -313,11 +292,7 @@ class ImageIter(DataIter):
         return at
 
     def _changed(self, data: NDArray, label: Any) -> tuple[Any, Any]:
-        """Check an image and make all changes to it and its labels.
-
-        Raises:
-            UnusableImageError: the image is to be left out.
-        """
+        """Check an image and make all changes to it and its labels."""
         try:
             self.check_valid_image([data])
         except RuntimeError as error:

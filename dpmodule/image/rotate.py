@@ -23,7 +23,6 @@ def imrotate(src: NDArray, rotation_degrees: Any, zoom_in: bool = False, zoom_ou
         returns: as `src`.
 
     Args:
-        src: the images.
         rotation_degrees: angles in degrees, one for all or one per image.
         zoom_in: whether images are enlarged until no corner is empty.
         zoom_out: whether images are shrunk until all of them is seen.

@@ -20,10 +20,6 @@ def read_list(path: str, dtype: str) -> tuple[dict[Any, Entry], list[Any]]:
 
     Returns:
         Labels and file by number, and the numbers in order.
-
-    Raises:
-        FileError: the list cannot be read.
-        FileFormatError: a line has another form; the text names file and line.
     """
     entries: dict[Any, Entry] = {}
     keys: list[Any] = []
@@ -59,9 +55,6 @@ def labelled(entries: Sequence[Sequence[Any]], dtype: str) -> tuple[dict[Any, En
 
     Returns:
         Labels and file by number, "1", "2", ..., and the numbers in order.
-
-    Raises:
-        ArgumentError: an entry has no label.
     """
     found: dict[Any, Entry] = {}
     for number, entry in enumerate(entries, 1):
@@ -74,11 +67,7 @@ def labelled(entries: Sequence[Sequence[Any]], dtype: str) -> tuple[dict[Any, En
 
 
 def read_file(root: str | None, name: str) -> bytes:
-    """Return the bytes of an image file.
-
-    Raises:
-        FileError: it cannot be read.
-    """
+    """Return the bytes of an image file."""
     path = os.path.join(root or "", name)
     try:
         with open(path, "rb", opener=regular_file) as file:

@@ -154,9 +154,6 @@ class Initializer:
         Args:
             desc: the parameter; a plain string follows rules from before `InitDesc` and is deprecated.
             arr: the array to write into, of any shape.
-
-        Raises:
-            ArgumentError: no rule covers the name, or the arguments are of other types.
         """
         if not isinstance(arr, NDArray):
             raise ArgumentError(f"{type(self).__name__}: arr is {type(arr).__name__}, expected an NDArray")
@@ -248,9 +245,6 @@ registry: Registry[Initializer] = Registry(Initializer, "initializer", unlisted=
 def register(klass: type[Initializer]) -> type[Initializer]:
     """Register an initializer under its lower-case name; usable as a decorator.
 
-    Args:
-        klass: a subclass of Initializer.
-
     Raises:
         ArgumentError: `klass` is no subclass of Initializer.
     """
@@ -271,7 +265,6 @@ def create(spec: Any, *args: Any, **kwargs: Any) -> Initializer:
 
     Args:
         spec: a name such as "xavier", the JSON text ``["xavier", {"magnitude": 2}]``, or an Initializer.
-        args: arguments of the constructor.
         kwargs: arguments of the constructor; they override those in the JSON text.
 
     Raises:

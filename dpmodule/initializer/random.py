@@ -51,9 +51,6 @@ def _check_choice(kind: str, name: str, value: str, choices: tuple[str, ...]) ->
 class Uniform(Initializer):
     """Draw weights evenly from [-scale, scale].
 
-    Args:
-        scale: the largest absolute value.
-
     Raises:
         ArgumentError: `scale` is negative or not finite.
     """
@@ -70,9 +67,6 @@ class Uniform(Initializer):
 @register
 class Normal(Initializer):
     """Draw weights from a normal distribution around 0.
-
-    Args:
-        sigma: its standard deviation.
 
     Raises:
         ArgumentError: `sigma` is negative or not finite.
@@ -156,7 +150,6 @@ class Orthogonal(Initializer):
     Axes after the first count as one.
 
     Args:
-        scale: length of the rows.
         rand_type: what the matrix is made from, "uniform" or "normal" numbers.
 
     Raises:

@@ -23,7 +23,6 @@ class FusedRNN(Initializer):
     Args:
         init: initializer of the pieces, or its name or JSON text; None takes the one that initializes the network.
         num_hidden: features of the state of one direction.
-        num_layers: number of layers.
         mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
         bidirectional: whether there is a second network that reads from the right.
         forget_bias: value for the forget gates, for i2h and h2h alike.

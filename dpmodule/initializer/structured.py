@@ -127,11 +127,7 @@ class Mixed:
         self.map = [(re.compile(pattern), init) for pattern, init in zip(patterns, initializers, strict=True)]
 
     def __call__(self, name: str, arr: NDArray) -> None:
-        """Fill `arr` with the first initializer whose pattern fits `name`.
-
-        Raises:
-            ArgumentError: no pattern fits.
-        """
+        """Fill `arr` with the first initializer whose pattern fits `name`."""
         for pattern, init in self.map:
             if pattern.match(name):
                 init(name, arr)
@@ -169,12 +165,7 @@ class Load:
         self.verbose = verbose
 
     def __call__(self, name: str, arr: NDArray) -> None:
-        """Fill `arr`.
-
-        Raises:
-            ShapeError: the saved array has another shape.
-            ArgumentError: there is no saved array of this name, and no default initializer.
-        """
+        """Fill `arr`."""
         saved = self.param.get(name)
         if saved is not None:
             if tuple(saved.shape) != arr.shape:

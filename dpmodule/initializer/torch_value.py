@@ -14,9 +14,6 @@ class TorchValue(Initializer):
     Args:
         number: number of the module within this process.
         path: torch's name of the parameter, such as "layers.0.weight".
-
-    Raises:
-        ArgumentError: (when called) the module is gone.
     """
 
     def __init__(self, number: int, path: str) -> None:

@@ -20,10 +20,7 @@ def make_card(
     """Return a card in Markdown, with YAML before it.
 
     Args:
-        name: what the model is called.
         config: what ``config.json`` holds.
-        count: how many numbers its parameters have.
-        operators: how often the graph has each operator.
         preprocessor: what ``preprocessor.json`` holds, None without one.
         body: the text below the YAML, None = one that is made here. A text that begins with YAML itself is taken whole.
     """

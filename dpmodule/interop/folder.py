@@ -84,11 +84,9 @@ def save_pretrained(
 
     Args:
         folder: path of what is made or written to.
-        symbol: the graph.
         arg_params: parameters by name.
         aux_params: auxiliary states by name.
         data_shapes: name and shape, the batch first, of each input, or its `DataDesc`.
-        label_names: inputs that are labels.
         state_names: inputs that carry state from batch to batch.
         preprocessor: some of "mean", "scale", "size" and "labels", as numbers, texts, lists or arrays; None leaves what
             the folder has.

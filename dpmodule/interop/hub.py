@@ -12,16 +12,7 @@ _WANTED = ["*.json", "*.safetensors", "README.md"]
 
 
 def local_folder(name: str, revision: str | None = None) -> str:
-    """Return the folder of a name: itself if it is there, else the copy of the repository with this id.
-
-    Args:
-        name: a folder, or an id such as "user/name".
-        revision: branch, tag or commit of the repository.
-
-    Raises:
-        FileError: there is no such folder, or the repository cannot be fetched.
-        MissingPackageError: it is an id, and `huggingface_hub` is not installed.
-    """
+    """Return the folder of a name: itself if it is there, else the copy of the repository with this id."""
     if os.path.isdir(name):
         return name
     if not _ID.fullmatch(name):

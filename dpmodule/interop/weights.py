@@ -31,9 +31,6 @@ def weight_files(params: Mapping[str, NDArray], most: int) -> dict[str, bytes | 
     Args:
         params: parameters by name, in the order in which they fill the files.
         most: bytes of arrays in a file, at least 1.
-
-    Raises:
-        ArgumentError: `most` is below 1.
     """
     if most < 1:
         raise ArgumentError(f"max_shard_bytes is {most}, expected at least 1")
@@ -77,12 +74,7 @@ def load_weights(folder: str, by_index: bool) -> dict[str, NDArray]:
     """Return the parameters in a folder by name.
 
     Args:
-        folder: the folder.
         by_index: whether the index names their files; a save that was killed may have left files of both kinds.
-
-    Raises:
-        FileError: a file is missing.
-        FileFormatError: a file is damaged, or the index does not fit the files.
     """
     if not by_index:
         return safetensors.read(os.path.join(folder, WEIGHTS_FILE))[0]

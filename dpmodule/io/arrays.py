@@ -175,12 +175,6 @@ class NDArrayIter(DataIter):
         self.cursor = -self.batch_size
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        """Read only every num_parts-th example from now on, and begin an epoch; see `DataIter.take_part`.
-
-        Raises:
-            ArgumentError: there is no such part, or it has no examples.
-            StateError: the iterator reads a part already.
-        """
         check_part("NDArrayIter", num_parts, part_index)
         if self._part[1] > 1:
             raise StateError(f"NDArrayIter: it reads part {self._part[0]} of {self._part[1]} already")
@@ -252,7 +246,6 @@ class NDArrayIter(DataIter):
         return self._idx
 
     def reset(self) -> None:
-        """Begin a new epoch, shuffled anew under `shuffle`."""
         rest = _NO_ROWS
         if self.last_batch_handle == "roll_over" and self._last_start < self.cursor < self.num_data:
             rest = self._rows(self.cursor, self.num_data - self.cursor)
@@ -276,7 +269,6 @@ class NDArrayIter(DataIter):
         self._seen_writes = self._writes()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the order of the examples, and where the iterator stands in it."""
         return {
             **self._facts(),
             "cursor": self.cursor,
@@ -286,7 +278,6 @@ class NDArrayIter(DataIter):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
         check_state(self, state, **self._facts())
         order, idx = state["order"], state["idx"]
         self.cursor = state["cursor"]
@@ -314,7 +305,6 @@ class NDArrayIter(DataIter):
         self._order = step.clone() if self._order is None else self._order[step]
 
     def iter_next(self) -> bool:
-        """Move on to the next batch, and say whether there was one."""
         if self.cursor > self._last_start:
             return False
         self.cursor += self.batch_size
@@ -323,11 +313,6 @@ class NDArrayIter(DataIter):
         return self.last_batch_handle == "pad" and self.cursor < self.num_data
 
     def next(self) -> DataBatch:
-        """Return the next batch.
-
-        Raises:
-            StopIteration: the epoch is over.
-        """
         if not self.iter_next():
             raise StopIteration
         if self._order is None and self._writes() != self._seen_writes:
@@ -338,33 +323,17 @@ class NDArrayIter(DataIter):
         return batch
 
     def getdata(self) -> list[NDArray]:
-        """Return the arrays of the current batch.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         return self._parts(self._data)
 
     def getlabel(self) -> list[NDArray]:
-        """Return the labels of the current batch.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         return self._parts(self._label)
 
     def getpad(self) -> int:
-        """Return how many rows of the current batch were repeated, or rolled over from the epoch before."""
         if self.last_batch_handle == "pad":
             return max(0, self.cursor - self._last_start)
         return max(0, -self.cursor)
 
     def getindex(self) -> np.ndarray[Any, Any]:
-        """Return the numbers of the current batch's rows, those that fill it up included.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         return self._batch_rows().numpy()
 
     def _parts(self, sources: list[_Source]) -> list[NDArray]:
@@ -375,11 +344,7 @@ class NDArrayIter(DataIter):
         return [each.gather(rows) for each in sources]
 
     def _batch_rows(self) -> torch.Tensor:
-        """Return which rows of the arrays make up the current batch.
-
-        Raises:
-            StateError: there is no current batch.
-        """
+        """Return which rows of the arrays make up the current batch."""
         start, size = self.cursor, self.batch_size
         if -len(self._carried) <= start <= self._last_start:
             return self._rows(start, size)
@@ -450,11 +415,7 @@ def _watched(sources: list[_Source]) -> list[torch.Tensor]:
 
 
 def _common_size(sources: list[_Source]) -> int:
-    """Return how many examples there are, after checking that all arrays agree.
-
-    Raises:
-        ShapeError: there are no examples, or the arrays differ in their number.
-    """
+    """Return how many examples there are, after checking that all arrays agree."""
     sizes = {each.name: each.size for each in sources}
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{each.name!r} {each.array.shape}" for each in sources)

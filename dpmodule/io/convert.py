@@ -65,12 +65,8 @@ class IterableIter(CurrentBatch):
     iterable that can be read only once, such as a generator, gives one epoch.
 
     Args:
-        data: the iterable; see `as_data_iter` for what it may yield.
         data_names: names of the data, None for the default names.
         label_names: names of the labels, None for the default names, empty to leave labels out.
-
-    Raises:
-        ArgumentError: `data` is no iterable of batches, or yields nothing.
     """
 
     def __init__(
@@ -105,11 +101,6 @@ class IterableIter(CurrentBatch):
         return self._provide_label
 
     def reset(self) -> None:
-        """Begin a new epoch; does nothing while no batch has been taken.
-
-        Raises:
-            StateError: the iterable can be read only once, and has been.
-        """
         if self._peeked is not None:
             return
         self._resets += 1
@@ -120,11 +111,6 @@ class IterableIter(CurrentBatch):
         self.current_batch = None
 
     def iter_next(self) -> bool:
-        """Move on to the next batch, and say whether there was one.
-
-        Raises:
-            StateError: the iterable can be read only once, and this is the next epoch.
-        """
         batch, self._peeked = self._peeked, None
         if batch is None:
             batch = self._read()
@@ -138,20 +124,10 @@ class IterableIter(CurrentBatch):
         return self._begun_with is not None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how many batches of the epoch have been taken, and what the iterable was like when it began.
-
-        Between `reset` and the first batch, it is what it is like now: the epoch has not begun.
-        """
         start = self._start.state_dict() if self._begun_with is None else self._begun_with
         return {"kind": "IterableIter", "taken": self._taken, "begun": self.begun, "start": start}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Begin the epoch again as it began then, and leave out the batches that were taken.
-
-        Raises:
-            ArgumentError: it was an iterator of another kind.
-            StateError: the iterable can be read only once, or gives fewer batches.
-        """
         check_state(self, state)
         if state["taken"]:
             _logger.info("%s: %d batches are read again, to continue after them", self._name, state["taken"])
@@ -216,11 +192,7 @@ class _ItemLayout:
         return data, label
 
     def _split(self, item: Any) -> tuple[list[Any], list[Any]]:
-        """Split an array or a tuple of arrays into data and labels.
-
-        Raises:
-            ArgumentError: a batch has not the arrays that the network takes.
-        """
+        """Split an array or a tuple of arrays into data and labels."""
         if not isinstance(item, (tuple, list)):
             return [item], []
         num_data = 1 if self._data_names is None else len(self._data_names)
@@ -238,11 +210,7 @@ class _ItemLayout:
         )
 
     def _split_dict(self, item: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-        """Pick data and labels out of a dict by name.
-
-        Raises:
-            ArgumentError: a batch has not the arrays that the network takes.
-        """
+        """Pick data and labels out of a dict by name."""
         if self._label_names is None:
             self._label_names = [name for name in item if name.endswith("label")]
         if self._data_names is None:

@@ -37,16 +37,7 @@ class BatchSource(Protocol):
 
 
 def check_count(what: str, count: int, state: Mapping[str, Any]) -> None:
-    """Refuse a state of other data.
-
-    Args:
-        what: what is read.
-        count: how many examples it has.
-        state: what was saved, with that number under "examples".
-
-    Raises:
-        ArgumentError: the numbers differ.
-    """
+    """Refuse a state of other data."""
     if state.get("examples") != count:
         raise ArgumentError(
             f"{what}: the state was saved with {state.get('examples')} examples, here are {count}"
@@ -60,7 +51,6 @@ class MXDataIter(DataIter):
 
     Args:
         handle: the source of batches.
-
     Source: MXNet 1.9.1 `MXDataIter`. Differs in that `iter_next` moves on from the first batch, too, and that
     no batch is read before it is asked for or read ahead.
     """
@@ -87,11 +77,9 @@ class MXDataIter(DataIter):
         _logger.info("debug_skip_load is on: every batch is the first one")
 
     def reset(self) -> None:
-        """Begin a new epoch."""
         self.handle.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iterator stands; one whose source cannot say raises NotImplementedError."""
         return {
             "kind": type(self).__name__,
             "batch_size": self.batch_size,
@@ -99,7 +87,6 @@ class MXDataIter(DataIter):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
         check_state(self, state, batch_size=self.batch_size)
         self._stateful().load_state_dict(state["source"])
         self._current = None
@@ -111,7 +98,6 @@ class MXDataIter(DataIter):
         return self.handle
 
     def iter_next(self) -> bool:
-        """Move on to the next batch, and say whether there was one."""
         if self._skip_load and self._current is not None:
             return True
         batch = self.handle.read()
@@ -121,11 +107,6 @@ class MXDataIter(DataIter):
         return True
 
     def next(self) -> DataBatch:
-        """Return the next batch.
-
-        Raises:
-            StopIteration: the epoch is over.
-        """
         if not self.iter_next():
             raise StopIteration
         return self._batch()
@@ -136,38 +117,18 @@ class MXDataIter(DataIter):
         return self._current
 
     def getdata(self) -> Any:
-        """Return the array of the current batch.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         data = self._batch().data
         return data[0] if data else None
 
     def getlabel(self) -> Any:
-        """Return the labels of the current batch.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         label = self._batch().label
         return label[0] if label else None
 
     def getindex(self) -> np.ndarray[Any, Any] | None:
-        """Return the numbers of the current batch's examples, uint64.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         index: np.ndarray[Any, Any] | None = self._batch().index
         return index
 
     def getpad(self) -> int | None:
-        """Return how many examples at the end of the current batch only fill it up.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         return self._batch().pad
 
 
@@ -178,10 +139,8 @@ class Rounds(Generic[T]):
     examples. Without, its last places keep what the batch before had there.
 
     Args:
-        begin: starts a round over the examples.
         batch_size: number of examples in a batch.
         wrap: whether the last batch is filled up from the next round.
-        what: what the examples are called in messages.
     """
 
     def __init__(self, begin: Callable[[], Iterator[T]], batch_size: int, wrap: bool, what: str) -> None:
@@ -192,11 +151,7 @@ class Rounds(Generic[T]):
         self._taken = 0
 
     def next(self) -> tuple[list[T], int] | None:
-        """Return the examples of the next batch and its padding; None at the end of the epoch.
-
-        Raises:
-            MXNetError: there are fewer examples than a batch has, so that it cannot be filled up.
-        """
+        """Return the examples of the next batch and its padding; None at the end of the epoch."""
         if self._over:
             return None
         rows = list(islice(self._round, self._size))

@@ -135,11 +135,6 @@ class DataLoaderIter(CurrentBatch, Closing):
         return plan.batch_size
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        """Read only one of several parts from now on, with workers started anew; see `DataIter.take_part`.
-
-        Raises:
-            StateError: the iterator reads a part already, or its loader can be read only once.
-        """
         self._check_open()
         check_part("DataLoaderIter", num_parts, part_index)
         if self._plan.num_parts > 1:
@@ -164,11 +159,7 @@ class DataLoaderIter(CurrentBatch, Closing):
         return desc._replace(shape=shape, dtype=desc.dtype if self._dtype is None else np_dtype(self._dtype))
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be copied or pickled.
-
-        Raises:
-            StateError: always.
-        """
+        """Refuse to be copied or pickled."""
         raise StateError(
             "DataLoaderIter is reading its loader, and cannot be copied or pickled: make a new one over the same "
             "dataset, and give it the state_dict() of this one to continue at the same batch"
@@ -190,20 +181,11 @@ class DataLoaderIter(CurrentBatch, Closing):
         return [] if self._workers is None else self._workers.pids
 
     def reset(self) -> None:
-        """Begin a new epoch; does nothing while no batch has been taken.
-
-        Raises:
-            StateError: the iterator is closed, or the loader can be read only once.
-        """
         self._check_open()
         self.current_batch = None
         self._batches.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how many batches of the epoch have been taken, and how random numbers stood when it began.
-
-        What workers have ready counts as unread.
-        """
         workers = None if self._workers is None else self._workers.state_dict(self._batches.begun)
         return {**self._facts(), "batches": self._batches.state_dict(), "workers": workers}
 
@@ -213,12 +195,6 @@ class DataLoaderIter(CurrentBatch, Closing):
         return {"kind": type(self).__name__, "batch_size": self.batch_size, "part": part}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Begin the epoch again as it began then, and leave out the batches that were taken.
-
-        Raises:
-            ArgumentError: it was an iterator of another kind, or with another number of workers.
-            StateError: the loader gives fewer batches.
-        """
         check_state(self, state, **self._facts())
         workers = state["workers"]
         if (workers is None) != (self._workers is None):
@@ -234,14 +210,6 @@ class DataLoaderIter(CurrentBatch, Closing):
         self.current_batch = batch and self._finished(batch)
 
     def iter_next(self) -> bool:
-        """Move on to the next batch, and say whether there was one.
-
-        Raises:
-            WorkerDied: a worker died.
-            WorkerStuck: a worker did not make a batch in time.
-            StateError: the iterator is closed.
-            BaseException: whatever the loader, the dataset or a function of the user's raised.
-        """
         self._check_open()
         self.current_batch = None  # its memory is free for its worker, unless somebody else holds it
         if not self._batches.iter_next():
@@ -272,7 +240,6 @@ class DataLoaderIter(CurrentBatch, Closing):
         return NDArray(filled, array.context)
 
     def close(self) -> None:
-        """End the workers; further calls do nothing. Batches stay valid."""
         self._closed = True
         if self._workers is not None:
             self._workers.close()

@@ -25,14 +25,12 @@ class ProcessLoader:
     every worker; it finds out by `torch.utils.data.get_worker_info` which part is its own.
 
     Args:
-        dataset: map-style or iterable; every worker has its copy.
         batches: gives, for each epoch anew, the indices of each batch; None for an iterable dataset.
         batch_size: examples in a batch of an iterable dataset; None: it gives whole batches.
         drop_last: whether to leave out an iterable dataset's last batch if it is smaller.
         collate: makes a batch of a list of examples, or of one whole batch.
         worker_init: called in each worker with its number before the dataset is used; may be None.
         num_workers: number of processes.
-        options: how they are run.
         part: number of parts, and which of them to read of an iterable dataset; each worker does so by itself.
     """
 
@@ -78,11 +76,7 @@ class ProcessLoader:
         return epoch if begun else {**epoch, "number": epoch["number"] + 1}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration begin the epoch that `state_dict` told of.
-
-        Raises:
-            ArgumentError: there were more workers, or fewer.
-        """
+        """Let the next iteration begin the epoch that `state_dict` told of."""
         if state["workers"] != len(self._feed):
             raise ArgumentError(
                 f"DataLoaderIter: the state was saved with {state['workers']} workers, here are {len(self._feed)}; "
@@ -119,7 +113,6 @@ class _Epoch:
     """One iteration over a feed; batches are ordered ahead, one more of each worker than it can have ready.
 
     Args:
-        feed: where the batches come from.
         batches: gives what to order; None: the workers know themselves.
     """
 
@@ -144,11 +137,7 @@ class _Epoch:
         return item
 
     def _order(self) -> None:
-        """Tell the workers what to load.
-
-        Raises:
-            BaseException: the sampler's first error, again and again.
-        """
+        """Tell the workers what to load."""
         workers = len(self._feed)
         while self._indices is not None and self._ordered - self._taken < workers * (self._feed.slots + 1):
             work = self._next_indices(self._indices)

@@ -63,7 +63,6 @@ class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])
         return type(self), (self.name, self.shape, self.dtype, self.layout, self.stype)
 
     def _replace(self, **changes: Any) -> DataDesc:
-        """Return a copy with some fields changed; `dtype`, `layout` and `stype` count as fields too."""
         return type(self)(**{"name": self.name, "shape": self.shape, **vars(self), **changes})
 
     @staticmethod

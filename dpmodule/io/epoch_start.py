@@ -28,9 +28,6 @@ class EpochStart:
 
     Attributes that are small and plain, and random generators wherever the object holds them, are kept; iterators,
     files and large arrays are not. Whoever reads the epoch again must therefore compare what comes.
-
-    Args:
-        source: the object, as the program has made it.
     """
 
     def __init__(self, source: Any) -> None:
@@ -59,11 +56,7 @@ class EpochStart:
         """Refuse an epoch whose beginning could not be kept whole, and of which no batch has been read to compare.
 
         Args:
-            state: what `state_dict` returned.
             held: what `live` returned before the epoch was begun; None: nothing has been begun.
-
-        Raises:
-            StateError: names the attributes.
         """
         now = self.live()
         data = [name for name in state["lost"] if name not in now]

@@ -24,7 +24,6 @@ class Beginning:
     """What a worker begins an epoch with.
 
     Args:
-        seed: of this worker.
         number: of the epoch; the random numbers depend on both only.
         state: what `ItemSource.state` returned when this epoch was begun before; None: the source goes on as it stands.
     """
@@ -56,13 +55,7 @@ class Cancelled(Exception):
 
 
 class FeedOrders:
-    """What the parent wants.
-
-    Args:
-        channel: leads to the parent.
-        epoch: the epoch to begin with.
-        beginning: how to begin it.
-    """
+    """What the parent wants."""
 
     def __init__(self, channel: Channel, epoch: int, beginning: Beginning) -> None:
         self.epoch, self.beginning = epoch, beginning
@@ -78,22 +71,14 @@ class FeedOrders:
             self._work.append(work)
 
     def check(self, epoch: int) -> None:
-        """Hear what the parent has said meanwhile.
-
-        Raises:
-            Cancelled: it does not want this epoch any more.
-        """
+        """Hear what the parent has said meanwhile."""
         while self._channel.poll():
             self._listen()
         if self.epoch != epoch:
             raise Cancelled
 
     def work(self, epoch: int) -> Any:
-        """Return the next piece of work of an epoch; waits for it.
-
-        Raises:
-            Cancelled: the parent does not want this epoch any more.
-        """
+        """Return the next piece of work of an epoch; waits for it."""
         while self.epoch == epoch and not self._work:
             self._listen()
         if self.epoch != epoch:
@@ -113,15 +98,7 @@ def serve(
     epoch: int,
     beginning: Beginning,
 ) -> None:
-    """Make items, epoch after epoch, until the parent closes the channel.
-
-    Args:
-        channel: tells the parent about every item.
-        writer: takes the items' tensors.
-        make: makes the source.
-        epoch: the epoch to begin with.
-        beginning: how to begin it.
-    """
+    """Make items, epoch after epoch, until the parent closes the channel."""
     orders = FeedOrders(channel, epoch, beginning)
     generators.seed_process([beginning.seed, beginning.number])
     channel.note("its beginning")

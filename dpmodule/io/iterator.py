@@ -173,7 +173,6 @@ class DataIter:
         """Read only one of several equal parts of the examples from now on, and begin an epoch of it.
 
         Args:
-            num_parts: number of parts.
             part_index: which part, from 0.
 
         Raises:
@@ -205,11 +204,7 @@ def check_state(owner: DataIter, state: Any, **here: Any) -> None:
 
     Args:
         owner: the iterator that is to go on from the state.
-        state: what `DataIter.state_dict` returned, of whatever iterator.
         here: facts that have to be the same in it, by name.
-
-    Raises:
-        ArgumentError: lists all that differs.
     """
     kind = type(owner).__name__
     if not isinstance(state, Mapping) or "kind" not in state:
@@ -244,45 +239,20 @@ class CurrentBatch(DataIter):
         return self.current_batch
 
     def next(self) -> DataBatch:
-        """Return the next batch.
-
-        Raises:
-            StopIteration: the epoch is over.
-        """
         if not self.iter_next():
             raise StopIteration
         return self._current()
 
     def getdata(self) -> Any:
-        """Return the arrays of the current batch.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         return self._current().data
 
     def getlabel(self) -> Any:
-        """Return the labels of the current batch.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         return self._current().label
 
     def getindex(self) -> Any:
-        """Return the example numbers of the current batch.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         return self._current().index
 
     def getpad(self) -> int | None:
-        """Return the `pad` of the current batch.
-
-        Raises:
-            StateError: there is no current batch.
-        """
         return self._current().pad
 
 
@@ -292,7 +262,6 @@ class ResizeIter(CurrentBatch):
     A shorter iterator is started again in the middle of the epoch, a longer one is cut.
 
     Args:
-        data_iter: the iterator to read.
         size: number of batches in an epoch.
         reset_internal: whether `reset` also resets `data_iter`; otherwise the next epoch goes on where this
             one stopped.
@@ -326,17 +295,11 @@ class ResizeIter(CurrentBatch):
         return self.data_iter.provide_label
 
     def reset(self) -> None:
-        """Begin a new epoch."""
         self.cur = 0
         if self.reset_internal:
             self.data_iter.reset()
 
     def iter_next(self) -> bool:
-        """Move on to the next batch, and say whether there was one.
-
-        Raises:
-            StateError: the iterator inside yields nothing even after a reset.
-        """
         if self.cur == self.size:
             return False
         batch = self._read()
@@ -344,7 +307,6 @@ class ResizeIter(CurrentBatch):
         return self._keep(batch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iterator stands, and the one inside."""
         return {
             "kind": "ResizeIter",
             "size": self.size,
@@ -353,21 +315,12 @@ class ResizeIter(CurrentBatch):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`.
-
-        Raises:
-            ArgumentError: the state is that of an iterator over something else.
-        """
         check_state(self, state, size=self.size)
         self.data_iter.load_state_dict(state["inner"])
         self.cur = state["cur"]
         self.current_batch = None
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        """Read only a part of the examples from now on; see `DataIter.take_part`.
-
-        An epoch stays as many batches long as it was.
-        """
         self.data_iter.take_part(num_parts, part_index)
         self.num_parts = num_parts
         self.cur = 0

@@ -44,11 +44,7 @@ class LoaderPlan:
     part_index: int = 0
 
     def source(self, options: FeedOptions) -> Any:
-        """Return an iterable of batches.
-
-        Raises:
-            ArgumentError: a dataset comes without `batch_size` and `batch_sampler`.
-        """
+        """Return an iterable of batches."""
         if isinstance(self.loader, DataLoader):
             self._refuse_dataset_options("a DataLoader, which has its own")
             if self.num_workers is None:
@@ -77,11 +73,7 @@ class LoaderPlan:
         return items if self.num_parts == 1 else EveryNth(items, self.num_parts, self.part_index)
 
     def _is_dataset(self) -> bool:
-        """Say whether to read examples rather than batches.
-
-        Raises:
-            ArgumentError: a dataset comes without `batch_size` and `batch_sampler`.
-        """
+        """Say whether to read examples rather than batches."""
         sized = self.batch_size is not None or self.batch_sampler is not None
         if not sized and self.num_workers is None and isinstance(self.loader, torch.utils.data.Dataset):
             if isinstance(self.loader, IterableDataset):

@@ -55,9 +55,6 @@ class MNISTIter(MXDataIter):
 
     Pixels are divided by 256. Examples too few for a batch are left out.
 
-    Args:
-        options: see below.
-
     Raises:
         ArgumentError: an option does not fit.
         FileError: a file cannot be read.
@@ -151,10 +148,6 @@ def read_idx(path: str, axes: int) -> np.ndarray[Any, Any]:
 
     Shape:
         returns: as the file says, with `axes` axes, uint8.
-
-    Raises:
-        FileError: the file cannot be read.
-        FileFormatError: it is damaged, or holds something else; the text names it and the byte offset.
     """
     head = 4 + 4 * axes
     expected = bytes([0, 0, 8, axes])

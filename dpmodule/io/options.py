@@ -28,12 +28,7 @@ def parse_options(owner: str, options: Options, given: Mapping[str, Any]) -> Opt
     for MXNet give some that it drops without a word.
 
     Args:
-        owner: name of the iterator.
-        options: what it takes.
         given: what the user gave; text is read as MXNet reads it.
-
-    Raises:
-        ArgumentError: an option is missing or does not fit.
     """
     values = {}
     for name, option in options.items():
@@ -99,11 +94,7 @@ NAMES = {
 
 
 def check_parts(owner: str, o: OptionValues) -> None:
-    """Refuse a part that does not exist.
-
-    Raises:
-        ArgumentError: `part_index` is not below `num_parts`.
-    """
+    """Refuse a part that does not exist."""
     if o.part_index >= o.num_parts:
         raise ArgumentError(
             f"{owner}: part_index is {o.part_index}, expected 0 to {o.num_parts - 1} (num_parts - 1)"

@@ -49,11 +49,7 @@ class ParsedRows(NamedTuple):
 
 
 def input_files(path: str) -> list[str]:
-    """Return the files that a path stands for: several joined by ``;``, and all files of a folder.
-
-    Raises:
-        FileError: a folder cannot be listed.
-    """
+    """Return the files that a path stands for: several joined by ``;``, and all files of a folder."""
     found = []
     for each in path.split(";"):
         if os.path.isdir(each):
@@ -74,12 +70,7 @@ class _Piece(NamedTuple):
 
 
 class _BadNumberLine(Exception):
-    """A line of a piece that cannot be read.
-
-    Args:
-        line: its number in the piece, from 1.
-        reason: what is wrong.
-    """
+    """A line of a piece that cannot be read."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(line, reason)
@@ -87,11 +78,7 @@ class _BadNumberLine(Exception):
 
 
 def _pieces(paths: Sequence[str]) -> list[_Piece]:
-    """Cut files into pieces; what is no plain file, such as a pipe, is read now.
-
-    Raises:
-        FileError: a file cannot be read.
-    """
+    """Cut files into pieces; what is no plain file, such as a pipe, is read now."""
     found, done = [], 0
     for path in paths:
         held = None
@@ -117,11 +104,7 @@ def _unreadable(path: str, error: OSError) -> FileError:
 
 
 def _lines(piece: _Piece) -> bytes | memoryview:
-    """Read the lines that begin in a piece.
-
-    Raises:
-        FileError: the file cannot be read.
-    """
+    """Read the lines that begin in a piece."""
     if piece.held is not None:
         return piece.held
     try:
@@ -149,12 +132,7 @@ def _lines_between(descriptor: int, begin: int, end: int) -> memoryview:
 def _in_order(
     path: str, parse: Callable[[bytes | memoryview], Parsed], threads: int
 ) -> Iterator[tuple[Parsed, float]]:
-    """Parse files in several threads; yield what each piece holds, in order, and the share that has been parsed.
-
-    Raises:
-        FileError: a file cannot be read.
-        FileFormatError: a line cannot be read.
-    """
+    """Parse files in several threads; yield what each piece holds, in order, and the share that has been parsed."""
     pieces = _pieces(input_files(path))
     workers = 1 if native.core is None else min(threads, os.cpu_count() or 1, len(pieces))
     if workers <= 1:
@@ -189,7 +167,6 @@ class _Growing:
     """An array that gets longer with every piece of a file.
 
     Args:
-        dtype: type of its numbers.
         width: shape of one row.
     """
 
@@ -229,13 +206,7 @@ def read_csv(path: str, columns: int, dtype: Any, threads: int = 1) -> Array:
 
     Args:
         path: the file, several joined by ``;``, or a folder.
-        columns: how many numbers a row has.
-        dtype: NumPy type of the result.
         threads: how many threads parse; without the native extension, one does.
-
-    Raises:
-        FileError: a file cannot be read.
-        FileFormatError: a row has another length or holds no numbers; the text names file, line and column.
     """
     kind = np.dtype(dtype)
     table = _Growing(kind, (columns,))
@@ -245,11 +216,7 @@ def read_csv(path: str, columns: int, dtype: Any, threads: int = 1) -> Array:
 
 
 def _csv(text: bytes | memoryview, columns: int, dtype: np.dtype[Any]) -> Array:
-    """Parse lines; those that the extension does not take are left to NumPy.
-
-    Raises:
-        _BadLine: one is wrong.
-    """
+    """Parse lines; those that the extension does not take are left to NumPy."""
     if native.core is not None and len(text) >= 2 * columns - 1:  # shorter text has no whole row
         table = np.empty((len(text) // (2 * columns) + 1, columns), dtype)  # a number takes two characters
         rows = native.core.parse_csv(text, columns, _KINDS[dtype.name], table)
@@ -318,10 +285,6 @@ def read_libsvm(path: str, columns: int | None, threads: int = 1) -> ParsedRows:
         path: the file, several joined by ``;``, or a folder.
         columns: how many columns there are; None = as many as the file names.
         threads: how many threads parse; without the native extension, one does.
-
-    Raises:
-        FileError: a file cannot be read.
-        FileFormatError: a row has another form or a column that does not exist; the text names file and line.
     """
     limit = _MOST_COLUMNS if columns is None else columns
     growing = [_Growing(dtype) for dtype in ("f4", "i8", "f4", "i8")]
@@ -335,11 +298,7 @@ def read_libsvm(path: str, columns: int | None, threads: int = 1) -> ParsedRows:
 
 
 def _libsvm(text: bytes | memoryview, columns: int) -> tuple[Array, ...]:
-    """Parse lines; return labels, numbers of entries, values and columns.
-
-    Raises:
-        _BadLine: one is wrong.
-    """
+    """Parse lines; return labels, numbers of entries, values and columns."""
     if native.core is None:
         native.report()
         return _libsvm_by_numpy(bytes(text), columns)

@@ -13,12 +13,8 @@ def check_part(owner: str, num_parts: int, part_index: int) -> None:
     """Refuse a part that does not exist.
 
     Args:
-        owner: what is split.
         num_parts: number of parts.
         part_index: the part that is wanted, from 0.
-
-    Raises:
-        ArgumentError: `num_parts` is below 1, or `part_index` not below `num_parts`.
     """
     if num_parts < 1:
         raise ArgumentError(f"{owner}: num_parts is {num_parts}, expected at least 1")
@@ -32,7 +28,6 @@ class EveryNth:
     """One part of what an iterable yields.
 
     Args:
-        items: the iterable.
         num_parts: number of parts.
         part_index: which part, from 0: the items of numbers part_index, part_index + num_parts, ...
     """

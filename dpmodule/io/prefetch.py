@@ -69,11 +69,7 @@ class PrefetchingIter(CurrentBatch, Closing):
         self._finalizer = weakref.finalize(self, _stop_all, self._readers)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to make a copy, with iterators and a thread of its own, that gives the same batches next.
-
-        Raises:
-            StateError: it is closed, or an iterator inside cannot be copied.
-        """
+        """Return how to make a copy, with iterators and a thread of its own, that gives the same batches next."""
         if not self._finalizer.alive:
             raise StateError("PrefetchingIter is closed; make a new one")
         try:
@@ -107,28 +103,14 @@ class PrefetchingIter(CurrentBatch, Closing):
         self._provide_label = _renamed(label, self.rename_label)
 
     def reset(self) -> None:
-        """Reset all iterators and begin to read the new epoch.
-
-        Raises:
-            StateError: the iterator is closed, or this is a forked child.
-        """
         self._begin(lambda each: each.reset())
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        """Read only a part of the examples of all iterators from now on; see `DataIter.take_part`.
-
-        Raises:
-            StateError: the iterator is closed.
-        """
         self._begin(lambda each: each.take_part(num_parts, part_index))
         self.num_parts = num_parts
 
     def _begin(self, change: Callable[[DataIter], None]) -> None:
-        """Begin to read anew after a change of the iterators, while no thread reads.
-
-        Raises:
-            StateError: the iterator is closed.
-        """
+        """Begin to read anew after a change of the iterators, while no thread reads."""
         if not self._finalizer.alive:
             raise StateError("PrefetchingIter is closed; make a new one")
         try:
@@ -144,13 +126,6 @@ class PrefetchingIter(CurrentBatch, Closing):
         self.current_batch = None
 
     def iter_next(self) -> bool:
-        """Move on to the next batch, and say whether there was one.
-
-        Raises:
-            StateError: some iterators ended before others, their batches disagree in `pad`, or this one is
-            closed.
-            BaseException: whatever one of the iterators raised.
-        """
         # nothing is taken before all have a batch: Ctrl-C while waiting leaves them in step
         batches = [reader.peek() for reader in self._readers]
         if all(batch is None for batch in batches):
@@ -176,11 +151,6 @@ class PrefetchingIter(CurrentBatch, Closing):
             self._beginnings = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how the iterators stood when the epoch began, and how many batches have been taken since.
-
-        What has been read ahead counts as unread. One of whose iterators cannot say how it stands raises
-        NotImplementedError.
-        """
         if self._beginnings is None:
             raise NotImplementedError("PrefetchingIter: an iterator inside does not define state_dict")
         return {
@@ -191,12 +161,6 @@ class PrefetchingIter(CurrentBatch, Closing):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood; batches it has given are read once more, and left out.
-
-        Raises:
-            ArgumentError: the state has another number of iterators.
-            StateError: the iterator is closed.
-        """
         check_state(self, state)
         if len(state["iters"]) != self.n_iter:
             raise ArgumentError(
@@ -239,11 +203,6 @@ class PrefetchingIter(CurrentBatch, Closing):
         return joined
 
     def close(self) -> None:
-        """End the threads; further calls do nothing.
-
-        A thread whose iterator does not return from a read within 5 seconds is left behind, with a warning;
-        it does not keep the process alive.
-        """
         if self._finalizer.detach() is not None:
             _stop_all(self._readers)
             for reader in self._readers:

@@ -36,10 +36,7 @@ class FeedOptions:
 
     Args:
         slots: how many of each worker's items may be ready or in use at a time.
-        start_method: "spawn", "fork" or "forkserver".
         timeout_s: how long an item may take, in seconds; None: as long as it takes.
-        num_threads: how many threads torch may use in each worker.
-        seed: of the workers' random numbers.
     """
 
     slots: int
@@ -56,11 +53,7 @@ class FeedOptions:
         return self.timeout_s + START_S
 
     def check(self, owner: str) -> None:
-        """Refuse numbers that make no sense.
-
-        Raises:
-            ArgumentError: one does not; `owner` is named.
-        """
+        """Refuse numbers that make no sense."""
         check_count(owner, "slots", self.slots, high=_MAX_SLOTS)
         check_seconds(owner, "timeout_s", self.timeout_s, positive=True)
         check_count(owner, "num_threads", self.num_threads)
@@ -93,11 +86,6 @@ class WorkerFeed:
     Each worker makes its items in its own order; the feed takes one of each, round after round, and leaves out those
     that have ended. Errors stay until the next epoch. The workers live as long as the feed; one that has died is
     replaced when an epoch begins.
-
-    Args:
-        name: what the workers are called.
-        makes: make a source in each worker.
-        options: how they are run.
     """
 
     def __init__(self, name: str, makes: Sequence[Make], options: FeedOptions) -> None:
@@ -181,33 +169,21 @@ class WorkerFeed:
         return self._options.slots
 
     def check(self) -> None:
-        """Refuse to be used.
-
-        Raises:
-            StateError: the feed is closed, or this is a forked child, which has no workers.
-        """
+        """Refuse to be used."""
         if os.getpid() != self._pid:
             raise StateError(f"a {self._name} cannot be used in a forked child; make a new one there")
         if not self._finalizer.alive:
             raise StateError(f"{self._name} is closed; make a new one")
 
     def begin(self) -> None:
-        """Begin a new epoch: drop what the workers have ready, and replace those that have died.
-
-        Raises:
-            StateError: it is closed, or belongs to the process that this one was forked from.
-        """
+        """Begin a new epoch: drop what the workers have ready, and replace those that have died."""
         self._begin(self._number + 1, self._seed, [None] * len(self._makes))
 
     def begin_again(self, epoch: Mapping[str, Any], states: Sequence[Any] | None = None) -> None:
         """Begin the epoch that another feed was in.
 
         Args:
-            epoch: what its `epoch_dict` returned.
             states: how its workers' sources stood when they began it.
-
-        Raises:
-            StateError: it is closed, or belongs to the process that this one was forked from.
         """
         none = [None] * len(self._makes)
         self._begin(epoch["number"], epoch["seed"], none if states is None else states)
@@ -217,12 +193,7 @@ class WorkerFeed:
         return {"number": self._number, "seed": self._seed, "workers": len(self._makes)}
 
     def states(self) -> list[Any]:
-        """Return how each worker's source stood when it began this epoch; waits until all have begun it.
-
-        Raises:
-            WorkerDied: a worker has died before that.
-            StateError: it is closed, or belongs to the process that this one was forked from.
-        """
+        """Return how each worker's source stood when it began this epoch; waits until all have begun it."""
         self.check()
         for worker in self._workers:
             while worker.began[0] != self._epoch:
@@ -243,11 +214,7 @@ class WorkerFeed:
                 self._workers[index] = self._start(index, states[index])
 
     def work(self, index: int, work: Any) -> None:
-        """Give a worker a piece of work for this epoch; what became of a dead one `take` tells.
-
-        Raises:
-            StateError: it is closed, or belongs to the process that this one was forked from.
-        """
+        """Give a worker a piece of work for this epoch; what became of a dead one `take` tells."""
         self.check()
         self._order(index, WORK, work)
 
@@ -259,14 +226,7 @@ class WorkerFeed:
         return True
 
     def take(self) -> Any:
-        """Return the next item, `END` after the last one.
-
-        Raises:
-            WorkerDied: a worker died.
-            WorkerStuck: a worker did not make an item in time.
-            BaseException: whatever a worker's source raised.
-            StateError: it is closed, or belongs to the process that this one was forked from.
-        """
+        """Return the next item, `END` after the last one."""
         self.check()
         if self._error is not None:
             raise self._error.with_traceback(None) from self._error.__cause__

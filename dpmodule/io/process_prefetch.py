@@ -105,11 +105,7 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
             self.default_bucket_key = first["default_bucket_key"]
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be copied or pickled.
-
-        Raises:
-            StateError: always.
-        """
+        """Refuse to be copied or pickled."""
         raise StateError(
             "ProcessPrefetchingIter has worker processes, and cannot be copied or pickled: make a new one with the "
             "same factory, and give it the state_dict() of this one to continue at the same batch"
@@ -131,23 +127,10 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         return self._feed.pids
 
     def reset(self) -> None:
-        """Begin a new epoch: each worker resets its iterator; one that has died is replaced.
-
-        Raises:
-            StateError: the iterator is closed, or this is a forked child.
-        """
         self._feed.begin()
         self.current_batch = None
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        """Read only one of several parts from now on, with workers started anew; see `DataIter.take_part`.
-
-        The factory is called with numbers of the parts of a part: of `num_workers` times `num_parts`.
-
-        Raises:
-            ArgumentError: the workers' iterators differ.
-            StateError: the iterator reads a part already, or is closed.
-        """
         self._feed.check()
         check_part("ProcessPrefetchingIter", num_parts, part_index)
         if self.num_parts > 1:
@@ -169,28 +152,11 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         self.num_parts = num_parts
 
     def iter_next(self) -> bool:
-        """Move on to the next batch, and say whether there was one.
-
-        Raises:
-            WorkerDied: a worker died.
-            WorkerStuck: a worker did not make a batch in time.
-            StateError: the iterator is closed, or this is a forked child.
-            BaseException: whatever one of the iterators raised.
-        """
         self.current_batch = None  # its slot is free for the worker, unless somebody else holds it
         batch = self._feed.take()
         return batch is not END and self._keep(batch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how the workers' iterators stood when the epoch began, and how many batches have been taken since.
-
-        What the workers have ready counts as unread. Of an iterator that cannot say how it stands only the seed of the
-        epoch's random numbers is kept.
-
-        Raises:
-            WorkerDied: a worker has died before it began the epoch.
-            StateError: the iterator is closed, or this is a forked child.
-        """
         return {
             **self._facts(),
             "iters": self._feed.states(),
@@ -199,14 +165,6 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Begin the epoch again as the workers began it then, and leave out the batches that were taken.
-
-        Where the workers' iterators do not say how they stand, they are reset, and read on as they do after that.
-
-        Raises:
-            ArgumentError: it was an iterator of another kind or with another number of workers.
-            StateError: the workers give fewer batches.
-        """
         check_state(self, state, **self._facts())
         if any(each["iter"] is None for each in state["iters"]):
             _logger.info(
@@ -235,7 +193,6 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         return {"kind": type(self).__name__, "batch_size": self.batch_size, "workers": len(self._feed)}
 
     def close(self) -> None:
-        """End the workers; further calls do nothing. Batches stay valid."""
         self._feed.close()
 
 
@@ -247,11 +204,7 @@ def drawn_seed() -> int:
 def _makes(
     factory: Factory | Sequence[Factory], num_workers: int | None
 ) -> list[Callable[[FeedOrders], IterSource]]:
-    """Return what makes each worker's source.
-
-    Raises:
-        ArgumentError: these are no functions, or not one for each worker.
-    """
+    """Return what makes each worker's source."""
     if callable(factory):
         count = 1 if num_workers is None else num_workers
         check_count("ProcessPrefetchingIter", "num_workers", count)
@@ -271,11 +224,7 @@ def _makes(
 
 
 def _agreed(descriptions: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the workers' iterators have in common.
-
-    Raises:
-        ArgumentError: the workers' iterators differ.
-    """
+    """Return what the workers' iterators have in common."""
     first = descriptions[0]
     for i, each in enumerate(descriptions):
         if each != first:
@@ -288,16 +237,7 @@ def _agreed(descriptions: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class IterSource:
-    """Makes a worker's batches with an iterator.
-
-    Args:
-        factory: makes the iterator.
-        part: what it is called with.
-        orders: what the parent wants; such a source needs none.
-
-    Raises:
-        ArgumentError: the factory returns no iterator.
-    """
+    """Makes a worker's batches with an iterator."""
 
     def __init__(self, factory: Factory, part: dict[str, int], orders: FeedOrders) -> None:
         self._iterator = factory(**part)

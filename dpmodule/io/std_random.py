@@ -19,7 +19,6 @@ class StandardDraws:
 
     Args:
         seed: any integer; its low 32 bits count.
-
     Source: libstdc++ `std::mt19937`, `uniform_real_distribution<float>`, `uniform_int_distribution`,
     `bernoulli_distribution`, `normal_distribution<float>` and `shuffle`.
     """

@@ -60,11 +60,7 @@ def _sharable(array: np.ndarray[Any, Any]) -> bool:
 
 
 def split(value: Any) -> tuple[bytes, list[torch.Tensor]]:
-    """Return a pickle of a value without its tensors and arrays, and these.
-
-    Args:
-        value: anything that can be pickled.
-    """
+    """Return a pickle of a value without its tensors and arrays, and these."""
     file = io.BytesIO()
     splitter = _Splitter(file)
     splitter.dump(value)
@@ -75,7 +71,6 @@ def join(data: bytes, tensors: list[torch.Tensor]) -> Any:
     """Return the value that `split` took apart; its arrays lie in the memory of the tensors.
 
     Args:
-        data: the pickle.
         tensors: those that `split` gave, or what came out of the pipe in their place.
     """
     return _Joiner(data, tensors).load()

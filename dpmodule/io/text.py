@@ -37,15 +37,7 @@ Cut = Callable[[torch.Tensor], Any]
 
 
 class _RowSource:
-    """Batches of rows that lie in memory.
-
-    Args:
-        count: number of rows.
-        cuts: for data and label, what makes an array from row numbers.
-        descs: for data and label, their descriptions.
-        wrap: whether the last batch is filled up from the next round.
-        what: what the rows are called in messages.
-    """
+    """Batches of rows that lie in memory."""
 
     def __init__(
         self, count: int, cuts: tuple[Cut, Cut], descs: tuple[DataDesc, DataDesc], wrap: bool, what: str
@@ -105,9 +97,6 @@ class CSVIter(MXDataIter):
 
     The files are read into memory when the iterator is made.
 
-    Args:
-        options: see below.
-
     Raises:
         ArgumentError: an option is missing or does not fit.
         FileError: a file cannot be read.
@@ -163,9 +152,6 @@ class LibSVMIter(MXDataIter):
 
     Data come as `CSRNDArray`, and so do labels from a file of their own. Columns are counted from 0. The files
     are read into memory when the iterator is made.
-
-    Args:
-        options: see below.
 
     Raises:
         ArgumentError: an option is missing or does not fit.

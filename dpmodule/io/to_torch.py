@@ -13,22 +13,14 @@ from .desc import DataDesc
 
 
 class BatchDataset(IterableDataset[tuple[torch.Tensor, ...]]):
-    """The batches of an iterator, as `DataIter.to_torch` returns them.
-
-    Args:
-        batches: the iterator.
-    """
+    """The batches of an iterator, as `DataIter.to_torch` returns them."""
 
     def __init__(self, batches: Any) -> None:
         self._batches = batches
         self._begun = False
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Begin an epoch; the first one goes on where the iterator stands.
-
-        Raises:
-            StateError: this is a worker process of torch's.
-        """
+        """Begin an epoch; the first one goes on where the iterator stands."""
         if get_worker_info() is not None:
             raise StateError(
                 "a dataset made by to_torch() is read in the process of its iterator; give the DataLoader "

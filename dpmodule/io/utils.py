@@ -19,11 +19,6 @@ def _init_data(data: Any, allow_empty: bool, default_name: str) -> list[tuple[st
 
     Args:
         data: an array, a list of arrays, a dictionary of them by name, or None.
-        allow_empty: there may be no array.
-        default_name: name of a single array; several are ``_0_<name>``, ``_1_<name>``, ...
-
-    Raises:
-        ArgumentError: there is no array, though there has to be one.
     """
     pairs = named_arrays(data, default_name)
     if not pairs and not allow_empty:

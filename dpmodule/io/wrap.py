@@ -34,14 +34,6 @@ def wrap(value: Any, what: str) -> NDArray:
     NDArrays are returned as they are; tensors keep their type and device. NumPy arrays and the like become
     float32 in the current context, as `nd.array` makes them; those that are float32 already are not copied. A list of
     numbers becomes an array of one axis, a list of rows a ragged array, see `nd.ragged_array`.
-
-    Args:
-        value: the array.
-        what: what it is called in messages.
-
-    Raises:
-        ArgumentError: `value` is not an array.
-        DTypeError: it does not hold numbers.
     """
     if isinstance(value, NDArray):
         return value

@@ -77,7 +77,6 @@ class KVStoreBase:
 
         Args:
             key: a string or integer.
-            value: an NDArray.
             out: an NDArray, or a list with one for each device.
             priority: calls with a higher one may be carried out earlier.
         """
@@ -117,7 +116,6 @@ class KVStoreBase:
         """Write the optimizer's states to a file.
 
         Args:
-            fname: the file.
             dump_optimizer: add the optimizer itself, with its rates and counts.
         """
         raise NotImplementedError(f"{type(self).__name__} keeps no optimizer states")

@@ -12,16 +12,7 @@ BYTES = 2**20
 
 
 class Bucket:
-    """Tensors of one type and device, laid one behind the other.
-
-    Args:
-        tensors: the tensors.
-        places: their places in a list of more of them.
-
-    Attributes:
-        flat: all numbers, in memory of the bucket's own.
-        places: as given.
-    """
+    """Tensors of one type and device, laid one behind the other."""
 
     def __init__(self, tensors: Sequence[torch.Tensor], places: Sequence[int]) -> None:
         self.flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
@@ -122,7 +113,6 @@ class Sums:
         What goes wrong is told by `finish`, too.
 
         Args:
-            place: its place among the tensors.
             tensor: the tensor; it is not read any more once its bucket has gone.
         """
         if tensor is None or (tensor.shape, tensor.dtype, tensor.device) != self._kinds[place]:
@@ -145,9 +135,6 @@ class Sums:
 
         Args:
             tensors: all of them; those that `put` has sent are not read.
-
-        Raises:
-            RuntimeError: another process has not taken part.
         """
         sent, error = self._sent, self._error
         try:

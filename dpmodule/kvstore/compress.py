@@ -29,10 +29,7 @@ def quantize(gradient: torch.Tensor, residual: torch.Tensor, threshold: float) -
         returns: the same.
 
     Args:
-        gradient: what a device has to send.
-        residual: what it could not send so far.
         threshold: a positive number.
-
     Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", 2015, as in MXNet
         1.9.1. Between processes `pack` makes two bits of each.
     """
@@ -60,9 +57,7 @@ def unpack(packed: torch.Tensor, like: torch.Tensor, threshold: float) -> torch.
     """Return what `pack` packed.
 
     Args:
-        packed: the codes.
         like: a tensor of the shape and type that it had.
-        threshold: as for `quantize`.
     """
     codes = torch.stack([packed >> shift & 3 for shift in (0, 2, 4, 6)], 1).view(-1)[: like.numel()]
     values = (codes == 1).to(like.dtype) - (codes == 2).to(like.dtype)
@@ -97,7 +92,6 @@ class Compression:
         """Return what arrives of the arrays of a key, and keep what does not for the next call.
 
         Args:
-            key: their key.
             arrays: one for each device, in the same order each time. Row-sparse ones are left alone, as in MXNet.
 
         Raises:

@@ -85,12 +85,10 @@ class DistKVStore(KVStore):
 
     @property
     def rank(self) -> int:
-        """Number of this process, from 0."""
         return self.ranks.rank
 
     @property
     def num_workers(self) -> int:
-        """Number of processes."""
         return self.ranks.size
 
     @property
@@ -131,15 +129,6 @@ class DistKVStore(KVStore):
         self._scales_partial = scales
 
     def init(self, key: KeysLike, value: ArraysLike) -> None:
-        """Store copies of the values of rank 0 under new keys, in every process.
-
-        Args:
-            key: a key, or a list of them.
-            value: an NDArray, or a list of them; those of other ranks say shape and type only.
-
-        Raises:
-            ArgumentError: a key exists, has more than one value, or processes have other keys, shapes or types.
-        """
         super().init(key, value)
         names = [one for one, _ in paired(key, value)]
         stored = [self._stored[name] for name in names]
@@ -174,7 +163,6 @@ class DistKVStore(KVStore):
         self.ranks.check_same("kvstore", options)
 
     def _sums(self, groups: dict[Key, list[NDArray]]) -> list[NDArray]:
-        """Add up every key's arrays over devices and processes; nothing if the push is to be dropped."""
         is_summed, self._is_summed = self._is_summed, False
         sums = super()._sums(groups)
         if self._every:
@@ -275,15 +263,6 @@ class DistKVStore(KVStore):
         self._is_summed = True
 
     def push(self, key: KeysLike, value: ArraysLike, priority: int = 0) -> None:
-        """Sum values over devices and processes; hand the sum to the optimizer or updater, or store it.
-
-        "dist_async" sums over devices only, and takes the mean of what is stored every so many pushes.
-
-        Args:
-            key: as for `KVStore.push`.
-            value: likewise.
-            priority: accepted as in MXNet.
-        """
         is_idle = not self.ranks.say["active"]
         super().push(key, value, priority)
         if self._every:
@@ -301,14 +280,6 @@ class DistKVStore(KVStore):
                 tensor.copy_(total / self.num_workers)
 
     def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
-        """Compress what a process sends: four numbers to a byte.
-
-        Args:
-            compression_params: ``{"type": "2bit", "threshold": 0.5}``; see `quantize` for what happens then.
-
-        Raises:
-            ArgumentError: the parameters are wrong, or the store is "dist_async", which sends no gradients.
-        """
         if self._every:
             raise ArgumentError(
                 "kvstore 'dist_async' sends no gradients that could be compressed; use 'dist_sync'"
@@ -317,11 +288,9 @@ class DistKVStore(KVStore):
 
     @property
     def compression(self) -> Compression | None:
-        """How what a process sends is compressed; None if it is not."""
         return self._codes
 
     def barrier(self) -> None:
-        """Wait for all processes."""
         self.ranks.barrier()
 
     _barrier = barrier  # MXNet's name of it

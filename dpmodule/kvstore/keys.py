@@ -40,10 +40,6 @@ def paired(key: KeysLike, value: ArraysLike) -> list[tuple[Key, list[NDArray]]]:
     Args:
         key: a string, an integer, or a list of them, all of one kind.
         value: for one key an NDArray or a list with one for each device; for a list of keys a list of these.
-
-    Raises:
-        KeysError: keys and values differ in number, or keys are of two kinds.
-        ArgumentError: a value is no NDArray.
     """
     if not isinstance(key, (list, tuple)):
         return [(_checked(key), _arrays(key, value))]
@@ -69,12 +65,7 @@ def _arrays(key: object, value: ArraysLike) -> list[NDArray]:
 
 
 def grouped(key: KeysLike, value: ArraysLike) -> dict[Key, list[NDArray]]:
-    """Return the arrays of each key; those of a key given twice come together. See `paired`.
-
-    Raises:
-        KeysError: keys and values differ in number, or a key is of another kind.
-        ArgumentError: a value is no NDArray.
-    """
+    """Return the arrays of each key; those of a key given twice come together. See `paired`."""
     pairs = paired(key, value)
     groups = dict(pairs)
     if len(groups) == len(pairs):

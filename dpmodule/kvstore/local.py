@@ -94,16 +94,10 @@ class KVStore(KVStoreBase):
 
     @property
     def type(self) -> str:
-        """Name of the kind of store."""
         return self._kind
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Say whether the store has a capability; it can run optimizers.
-
-        Raises:
-            ArgumentError: there is no such capability.
-        """
         KVStoreBase.is_capable(capability)
         return True
 
@@ -164,11 +158,7 @@ class KVStore(KVStoreBase):
         return found
 
     def _sums(self, groups: dict[Key, list[NDArray]]) -> list[NDArray]:
-        """Add up every key's arrays over devices.
-
-        Raises:
-            ShapeError: an array has not the stored value's shape.
-        """
+        """Add up every key's arrays over devices."""
         for key, arrays in groups.items():
             wanted = _dims(self._get(key))
             for array in arrays:
@@ -344,31 +334,16 @@ class KVStore(KVStoreBase):
     def pushpull(
         self, key: KeysLike, value: ArraysLike, out: ArraysLike | None = None, priority: int = 0
     ) -> None:
-        """Push, then pull into `out` (into `value` without one), also into row-sparse arrays.
-
-        Raises:
-            KeysError: keys and values differ in number, or a key is of another kind.
-            ArgumentError: a key is unknown, or values are CSR arrays.
-            ShapeError: an array has not the stored value's shape.
-        """
         self.push(key, value, priority)
         self.pull(key, value if out is None else out, priority, ignore_sparse=False)
 
     def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
-        """Store `value` under a new key and copy it to `out`.
-
-        Raises:
-            KeysError: keys and values differ in number, or a key is of another kind.
-            ArgumentError: a key exists, or has more than one value.
-            ShapeError: an array of `out` has not the value's shape.
-        """
         self.init(key, value)
         self.pull(key, out, priority)
 
     # updates
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
-        """Apply an optimizer to what is pushed from now on; its states start anew."""
         self._updater = get_updater(optimizer)
 
     def _set_updater(self, updater: Callable[[Any, NDArray, NDArray], None]) -> None:
@@ -376,14 +351,6 @@ class KVStore(KVStoreBase):
         self._updater = updater
 
     def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
-        """Compress gradients between the devices and the place where they are added up.
-
-        Args:
-            compression_params: ``{"type": "2bit", "threshold": 0.5}``; see `quantize` for what happens then.
-
-        Raises:
-            ArgumentError: the parameters are wrong, or this kind of store adds up on the CPU.
-        """
         if "device" not in self._kind:
             raise ArgumentError(
                 f"gradient compression is not supported by kvstore {self._kind!r}; use 'device'"
@@ -401,21 +368,9 @@ class KVStore(KVStoreBase):
         return self._updater
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
-        """Write the optimizer's states to a file, atomically.
-
-        Raises:
-            StateError: no optimizer is set.
-        """
         write_atomically(fname, self._optimizer_updater("save").get_states(dump_optimizer))
 
     def load_optimizer_states(self, fname: str) -> None:
-        """Read the optimizer's states from a file.
-
-        Raises:
-            StateError: no optimizer is set.
-            FileError: the file cannot be read.
-            FileFormatError: the file is damaged or foreign.
-        """
         self._optimizer_updater("load").load_states(fname)
 
     def _optimizer_updater(self, what: str) -> Updater:

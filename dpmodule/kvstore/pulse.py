@@ -21,7 +21,6 @@ class Pulse:
     A thread does so, also while the process waits for others or computes. One that is stopped or killed stops counting.
 
     Args:
-        store: of `torch.distributed`, which all processes see.
         rank: number of this process.
         size: number of processes.
     """

@@ -71,15 +71,11 @@ class Ranks:
         """Return the sums of tensors over all processes, which may share memory; exchange what there is to say.
 
         Args:
-            tensors: the tensors.
             sums: what `sums_of` returned for such tensors, of which some may have been put into it.
 
         Shape:
             tensors: any; the same in every process, as are their types.
             returns: the same.
-
-        Raises:
-            LostWorkerError: a process is gone, or did not take part in time.
         """
         said = list(self.say.values())
         if self.size == 1:
@@ -116,21 +112,13 @@ class Ranks:
         self.say = _silence()
 
     def total(self, number: float) -> float:
-        """Return the sum of a number over all processes.
-
-        Raises:
-            LostWorkerError: a process is gone, stopped, or broke the group off.
-        """
+        """Return the sum of a number over all processes."""
         return (
             number if self.size == 1 else self._reduced([torch.tensor(number, dtype=torch.float64)])[0].item()
         )
 
     def mean(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the means of tensors over all processes.
-
-        Raises:
-            LostWorkerError: a process is gone, stopped, or broke the group off.
-        """
+        """Return the means of tensors over all processes."""
         return [each / self.size for each in self._reduced(tensors)] if self.size > 1 else list(tensors)
 
     def _reduced(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -146,11 +134,7 @@ class Ranks:
         return found
 
     def sum_rows(self, arrays: Sequence[RowSparseNDArray]) -> list[RowSparseNDArray]:
-        """Return the sums of row-sparse arrays over all processes; each is sent with the rows that it stores.
-
-        Raises:
-            LostWorkerError: a process is gone, stopped, or broke the group off.
-        """
+        """Return the sums of row-sparse arrays over all processes; each is sent with the rows that it stores."""
         if self.size == 1 or not arrays:
             return list(arrays)
         counts = self._gathered(torch.tensor([array.parts()[0].numel() for array in arrays]))
@@ -167,11 +151,7 @@ class Ranks:
         return found
 
     def gather_tensor(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """Return the tensor of every process, in the order of their numbers; all have one shape.
-
-        Raises:
-            LostWorkerError: a process is gone, stopped, or broke the group off.
-        """
+        """Return the tensor of every process, in the order of their numbers; all have one shape."""
         return [tensor] if self.size == 1 else self._gathered(tensor)
 
     def _gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -181,11 +161,7 @@ class Ranks:
         return found
 
     def gather(self, thing: Any) -> list[Any]:
-        """Return plain data and arrays of every process, in the order of their numbers.
-
-        Raises:
-            LostWorkerError: a process is gone, stopped, or broke the group off.
-        """
+        """Return plain data and arrays of every process, in the order of their numbers."""
         if self.size == 1:
             return [thing]
         found: list[Any] = [None] * self.size
@@ -197,12 +173,7 @@ class Ranks:
         """Refuse values that differ between processes, in all of them.
 
         Args:
-            what: whose values they are, for the message.
             values: plain data by name, with the same names in every process.
-
-        Raises:
-            ArgumentError: a process has another value than process 0.
-            LostWorkerError: a process is gone, stopped, or broke the group off.
         """
         first, *others = self.gather(dict(values))
         for rank, theirs in enumerate(others, 1):
@@ -215,11 +186,7 @@ class Ranks:
                     )
 
     def spread(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the tensors of process 0, which may share memory.
-
-        Raises:
-            LostWorkerError: a process is gone, stopped, or broke the group off.
-        """
+        """Return the tensors of process 0, which may share memory."""
         found = list(tensors)
         if self.size == 1:
             return found
@@ -231,20 +198,12 @@ class Ranks:
         return found
 
     def barrier(self) -> None:
-        """Wait until every process calls this.
-
-        Raises:
-            LostWorkerError: a process is gone, stopped, or broke the group off.
-        """
+        """Wait until every process calls this."""
         self.total(0.0)
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
-        """Turn what goes wrong between processes into an error that names the lost one.
-
-        Raises:
-            LostWorkerError: a process is gone, stopped, or broke the group off.
-        """
+        """Turn what goes wrong between processes into an error that names the lost one."""
         if self._group is None:
             raise LostWorkerError(
                 f"rank {self.rank}: the group of processes has been broken off by an earlier error"
@@ -303,13 +262,7 @@ def join(kind: str, timeout_s: float) -> Ranks:
     """Return the group of all processes: torchrun's, one that the program has made, or none.
 
     Args:
-        kind: name of the kvstore, for messages.
         timeout_s: seconds after which a process that does not take part counts as lost.
-
-    Raises:
-        ArgumentError: `timeout_s` is not above 0, the environment's variables do not say where and as what to join,
-            the port is in use, or the program was started for MXNet's servers.
-        LostWorkerError: the others did not come in time.
     """
     if not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
         raise ArgumentError(f"kvstore {kind!r}: timeout_s is {timeout_s!r}, expected seconds, above 0")
@@ -333,11 +286,7 @@ def _alone(kind: str, why: str) -> Ranks:
 
 
 def _is_started_with_others(kind: str) -> bool:
-    """Say whether the environment tells this process to join others.
-
-    Raises:
-        ArgumentError: its variables are incomplete or wrong, or those of MXNet's launcher.
-    """
+    """Say whether the environment tells this process to join others."""
     missing = [name for name in _VARIABLES if not os.environ.get(name)]
     if missing:
         _refuse_dmlc(kind)
@@ -354,11 +303,7 @@ def _is_started_with_others(kind: str) -> bool:
 
 
 def _variable(kind: str, name: str, low: int, above: int) -> int:
-    """Return the number that a variable of the environment has to be.
-
-    Raises:
-        ArgumentError: it is something else.
-    """
+    """Return the number that a variable of the environment has to be."""
     text = os.environ[name]
     if not text.strip().lstrip("+-").isdecimal() or not low <= int(text) < above:
         limit = f"WORLD_SIZE - 1 = {above - 1}" if name == "RANK" else str(above - 1)
@@ -416,22 +361,13 @@ def _initialize(kind: str, timeout_s: float) -> None:
 
 
 class _StrangerAtPort:
-    """Notices that what listens where rank 0 should does not answer as rank 0 does.
-
-    Args:
-        kind: name of the kvstore, for messages.
-        wanted: the variables of the environment, for messages.
-    """
+    """Notices that what listens where rank 0 should does not answer as rank 0 does."""
 
     def __init__(self, kind: str, wanted: str) -> None:
         self._kind, self._wanted, self._connections = kind, wanted, 0
 
     def __call__(self) -> None:
-        """Try to connect; rank 0's store answers as soon as that succeeds.
-
-        Raises:
-            ArgumentError: it has succeeded several times, and the store has not answered.
-        """
+        """Try to connect; rank 0's store answers as soon as that succeeds."""
         try:
             address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
             socket.create_connection(address, timeout=_LOOK_S).close()
@@ -452,14 +388,7 @@ def _within(
     """Return what a task returns; torch waits without limit for a process that is stopped.
 
     Args:
-        deadline: when it has to be done, by the monotonic clock.
-        task: runs in a thread, which is left alone if it is late.
-        why: why it may be late, for the message.
         look: called every second meanwhile; what it raises ends the waiting.
-
-    Raises:
-        TimeoutError: it is late.
-        BaseException: whatever the task raises.
     """
     answer: Future[_Result] = Future()
 

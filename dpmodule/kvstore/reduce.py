@@ -16,9 +16,6 @@ def total(arrays: Sequence[NDArray], ctx: Context) -> NDArray:
     Args:
         arrays: at least one; row-sparse ones give a row-sparse sum, a mixture a dense one.
         ctx: where to add up. A single dense array that is there already is returned as it is.
-
-    Raises:
-        ArgumentError: an array is of another storage type.
     """
     if set(map(type, arrays)) != {NDArray}:
         kinds = {array.stype for array in arrays}

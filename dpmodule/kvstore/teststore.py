@@ -26,14 +26,12 @@ class TestStore(KVStoreBase):
     __test__ = False  # not a test class, whatever pytest makes of the name
 
     def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
-        """Copy `value` to `out`."""
         for array in _listed(out):
             array[:] = value
 
     def pushpull(
         self, key: KeysLike, value: ArraysLike, out: ArraysLike | None = None, priority: int = 0
     ) -> None:
-        """Sum `value` over devices and copy the result to `out` (to `value` without one)."""
         first, *rest = _listed(value)
         summed = first.copy()
         for array in rest:

@@ -73,9 +73,7 @@ class EvalMetric:
     Args:
         name: what the value is called.
         output_names: names of the outputs that `update_dict` picks, in this order; None takes all.
-        label_names: names of the labels likewise.
         **kwargs: kept for `get_config`; `has_global_stats=True` says that `update` feeds the global sums too.
-
     Source: MXNet 1.9.1 `EvalMetric`.
     """
 
@@ -323,9 +321,6 @@ class EvalMetric:
     def check_merge(self, other: Self) -> None:
         """Check that `merge` can add another metric to this one.
 
-        Args:
-            other: the metric of another worker.
-
         Raises:
             ArgumentError: it cannot; the text names both.
         """
@@ -346,11 +341,7 @@ class EvalMetric:
                 )
 
     def _config(self) -> dict[str, Any]:
-        """Return the attributes beside sums and counts.
-
-        Raises:
-            ArgumentError: `reset` changes one of them, so that it is part of what was seen.
-        """
+        """Return the attributes beside sums and counts."""
         self._settle()
         try:
             fresh = copy.deepcopy(self)
@@ -465,15 +456,7 @@ def tensor_of(value: Arrays | np.generic) -> torch.Tensor:
 
 
 def pairs(labels: Arrays, preds: Arrays) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return (label, prediction) tensors of one batch, on the predictions' devices.
-
-    Args:
-        labels: a list of arrays, or one array.
-        preds: a list of as many arrays, or one array.
-
-    Raises:
-        ShapeError: the lists differ in length.
-    """
+    """Return (label, prediction) tensors of one batch, on the predictions' devices."""
     labels = labels if isinstance(labels, (list, tuple)) else [labels]
     preds = preds if isinstance(preds, (list, tuple)) else [preds]
     if len(labels) != len(preds):
@@ -488,11 +471,7 @@ def pairs(labels: Arrays, preds: Arrays) -> list[tuple[torch.Tensor, torch.Tenso
 
 
 def aligned(metric: str, label: torch.Tensor, pred: torch.Tensor) -> None:
-    """Check that there are as many labels as predictions.
-
-    Raises:
-        ShapeError: there are not.
-    """
+    """Check that there are as many labels as predictions."""
     if label.numel() != pred.numel():
         raise mismatch(metric, label, pred)
 
@@ -510,10 +489,6 @@ registry = Registry(EvalMetric, "metric")
 
 def register(klass: type[MetricT], name: str | None = None) -> type[MetricT]:
     """Register a metric under its lower-case class name; usable as a decorator.
-
-    Args:
-        klass: the class.
-        name: a further name.
 
     Raises:
         ArgumentError: `klass` does not derive from `EvalMetric`.

@@ -18,11 +18,7 @@ Names = Sequence[str] | None
 
 
 def _column(metric: str, label: torch.Tensor, pred: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return label and probability of class 1, both (N,).
-
-    Raises:
-        ShapeError: these are no probabilities for each label.
-    """
+    """Return label and probability of class 1, both (N,)."""
     chosen = pred[:, 1] if pred.dim() == 2 and pred.shape[1] == 2 else pred
     if chosen.numel() != label.numel() or chosen.dim() > 1 and chosen.shape[1:].numel() != 1:
         expected = "one probability for each label, (N,) or (N, 1), or those of both classes, (N, 2)"
@@ -45,7 +41,6 @@ class AUC(TableMetric):
     The value is NaN until both classes have been seen. `sum_metric` is the area, `num_inst` the number of examples.
 
     Args:
-        num_thresholds: number of buckets, less one.
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
@@ -78,13 +73,6 @@ class AUC(TableMetric):
         self._tally = Total()
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch.
-
-        Raises:
-            ShapeError: there is not one probability for each label.
-            ArgumentError: a label is neither 0 nor 1, or a score is not from 0 to 1 (found when read if they are on a
-                GPU).
-        """
         buckets = self.num_thresholds + 1
         for label, pred in pairs(labels, preds):
             target, score = _column(self.name, label, pred)
@@ -105,11 +93,6 @@ class AUC(TableMetric):
             )
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded counts.
-
-        Raises:
-            ArgumentError: a label is neither 0 nor 1, or a score not from 0 to 1.
-        """
         counts = rows.sum(0).astype(np.int64)
         self._check(int(counts[-1]))
         table = counts[:-1].reshape(2, -1)
@@ -121,12 +104,6 @@ class AUC(TableMetric):
         self._global_sum, self._global_num = _area(self._global), int(self._global.sum())
 
     def value_of(self, total: Any, count: Any) -> Any:
-        """Return the area, which is not a mean.
-
-        Args:
-            total: the area.
-            count: not read.
-        """
         return total
 
     def _empty(self) -> np.ndarray[Any, Any]:
@@ -180,12 +157,6 @@ class LogLoss(EvalMetric):
         self.eps = eps
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch.
-
-        Raises:
-            ShapeError: there is not one probability for each label.
-            ArgumentError: a label or a probability is not from 0 to 1 (found when read if they are on a GPU).
-        """
         for label, pred in pairs(labels, preds):
             target, score = (each.double() for each in _column(self.name, label, pred))
             fits = (score >= 0) & (score <= 1) & (target >= 0) & (target <= 1)
@@ -197,11 +168,6 @@ class LogLoss(EvalMetric):
             self.record(torch.stack([losses.sum(), odd.double()]), target.numel())
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded losses.
-
-        Raises:
-            ArgumentError: a label or a probability is not from 0 to 1.
-        """
         self._check(int(rows[:, 1].sum()))
         super().absorb(rows[:, :1])
 

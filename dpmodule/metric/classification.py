@@ -64,11 +64,6 @@ class Accuracy(EvalMetric):
         self.axis = axis
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch.
-
-        Raises:
-            ShapeError: there are not as many labels as predictions.
-        """
         for label, pred in pairs(labels, preds):
             hits = _hits_on_host(label, pred, self.axis)
             if hits is not None:
@@ -117,11 +112,6 @@ class TopKAccuracy(EvalMetric):
         self.name += f"_{top_k}"
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch.
-
-        Raises:
-            ShapeError: scores of more than 2 axes, or not as many labels as rows of scores.
-        """
         for label, pred in pairs(labels, preds):
             if pred.dim() > 2:
                 raise ShapeError(
@@ -146,12 +136,6 @@ class _LossOfLabels(EvalMetric):
         self.eps = eps
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch.
-
-        Raises:
-            ShapeError: there are not as many labels as rows of probabilities.
-            BoundsError: a label is no class.
-        """
         for label, pred in pairs(labels, preds):
             target = _classes(label).reshape(-1)
             if pred.dim() != 2 or pred.shape[0] != target.numel():
@@ -181,7 +165,6 @@ class CrossEntropy(_LossOfLabels):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-
     Source: MXNet 1.9.1 `CrossEntropy`.
     """
 
@@ -204,7 +187,6 @@ class NegativeLogLikelihood(_LossOfLabels):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-
     Source: MXNet 1.9.1 `NegativeLogLikelihood`.
     """
 

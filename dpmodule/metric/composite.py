@@ -41,8 +41,6 @@ def create(metric: MetricLike, *args: Any, **kwargs: Any) -> EvalMetric:
         metric: a registered name ("acc"), a function of label and prediction, a metric class, a metric (returned as
             it is), one of another library with ``update(preds, target)``, ``compute()`` and ``reset()``, as
             TorchMetrics has them, or a list of these for a composite.
-        *args: further arguments of the metric.
-        **kwargs: further arguments of the metric.
 
     Raises:
         ArgumentError: nothing has this name.
@@ -76,7 +74,6 @@ class CompositeEvalMetric(EvalMetric):
         name: what the whole is called.
         output_names: if set, only these outputs are passed on by `update_dict`.
         label_names: if set, only these labels are passed on.
-
     Source: MXNet 1.9.1 `CompositeEvalMetric`.
     """
 
@@ -129,29 +126,15 @@ class CompositeEvalMetric(EvalMetric):
             metric.update_dict(labels, preds)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch to every metric."""
         for metric in self.metrics:
             metric.update(labels, preds)
 
     def merge(self, other: Self) -> None:
-        """Merge every metric with the one at its place in another composite; see `EvalMetric.merge`.
-
-        Raises:
-            ArgumentError: one cannot be merged, or there are not as many.
-        """
         self.check_merge(other)
         for mine, theirs in zip(self.metrics, other.metrics):
             mine.merge(theirs)
 
     def check_merge(self, other: Self) -> None:
-        """Check that every metric can be merged.
-
-        Args:
-            other: the metric of another worker.
-
-        Raises:
-            ArgumentError: one cannot, or there are not as many.
-        """
         super().check_merge(other)
         if len(self.metrics) != len(other.metrics):
             raise ArgumentError(
@@ -162,42 +145,30 @@ class CompositeEvalMetric(EvalMetric):
             mine.check_merge(theirs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums and counts of all parts."""
         return {"metrics": [metric.state_dict() for metric in self.metrics]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned.
-
-        Args:
-            state: from a metric of the same class and options.
-        """
         for metric, saved in zip(self.metrics, state["metrics"], strict=True):
             metric.load_state_dict(saved)
 
     def settings(self) -> list[dict[str, Any]]:
-        """Return the settings of all parts."""
         return [row for metric in self.metrics for row in metric.settings()]
 
     def reset(self) -> None:
-        """Reset every metric."""
         for metric in self.metrics:
             metric.reset()
 
     def reset_local(self) -> None:
-        """Reset the local sums of every metric."""
         for metric in self.metrics:
             metric.reset_local()
 
     def get(self) -> tuple[list[str], list[Any]]:
-        """Return the names and the values of all metrics."""
         return _columns(metric.get_name_value() for metric in self.metrics)
 
     def get_global(self) -> tuple[list[str], list[Any]]:
-        """Return the names and the global values of all metrics."""
         return _columns(metric.get_global_name_value() for metric in self.metrics)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make this metric again."""
         return {**super().get_config(), "metrics": [metric.get_config() for metric in self.metrics]}
 
 

@@ -20,11 +20,7 @@ Names = Sequence[str] | None
 
 
 def check_average(kind: str, average: str) -> str:
-    """Return `average` if it is "macro" or "micro".
-
-    Raises:
-        ArgumentError: it is neither.
-    """
+    """Return `average` if it is "macro" or "micro"."""
     if average not in ("macro", "micro"):
         raise ArgumentError(
             f'{kind}: average is {average!r}, expected "macro" (of batches) or "micro" (of examples)'
@@ -61,18 +57,15 @@ class TableMetric(EvalMetric):
         raise NotImplementedError
 
     def merge(self, other: Self) -> None:
-        """Add what another metric of this class has seen; see `EvalMetric.merge`."""
         super().merge(other)
         if getattr(self, "average", "micro") == "micro":
             self._add(other._local, other._global)
 
     def reset(self) -> None:
-        """Forget everything."""
         super().reset()
         self._local, self._global = self._empty(), self._empty()
 
     def reset_local(self) -> None:
-        """Forget what `get` shows, and keep what `get_global` shows."""
         super().reset_local()
         self._local = np.zeros_like(self._global)
 
@@ -89,16 +82,6 @@ class _Binary(TableMetric):
         raise NotImplementedError
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch; several pairs of arrays count as one batch.
-
-        Shape:
-            labels[i]: (N,), 0 or 1.
-            preds[i]: (N, 2), scores.
-
-        Raises:
-            ShapeError: predictions without a class axis, or not as many labels.
-            ArgumentError: labels of more than two classes (found when read if they are on a GPU).
-        """
         found: list[torch.Tensor] = []
         for label, pred in pairs(labels, preds):
             if pred.dim() < 2:
@@ -121,11 +104,6 @@ class _Binary(TableMetric):
             )
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded counts: the scores of batches for "macro", the counts themselves for "micro".
-
-        Raises:
-            ArgumentError: there are labels of more than two classes.
-        """
         self._check_two(int(rows[:, 4].sum()))
         hits, said, true, false = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
         counts = np.stack([hits, said - hits, true - hits, false - (said - hits)], axis=1)
@@ -173,11 +151,6 @@ class F1(_Binary):
         super().__init__(name, output_names, label_names, average)
 
     def score(self, counts: np.ndarray[Any, Any]) -> float:
-        """Return the F1 score of four counts.
-
-        Args:
-            counts: (4,) hits, false alarms, misses and rejections, float64.
-        """
         return f1_score(*map(float, counts))
 
 
@@ -203,11 +176,6 @@ class MCC(_Binary):
         super().__init__(name, output_names, label_names, average)
 
     def score(self, counts: np.ndarray[Any, Any]) -> float:
-        """Return the coefficient of four counts.
-
-        Args:
-            counts: (4,) hits, false alarms, misses and rejections, float64.
-        """
         return matthews(*map(float, counts))
 
 
@@ -222,7 +190,6 @@ class PCC(TableMetric):
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
         has_global_stats: whether `get_global` has a value of its own.
-
     Source: Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004.
     """
 
@@ -238,16 +205,6 @@ class PCC(TableMetric):
         super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch.
-
-        Shape:
-            labels[i]: (N,), class numbers.
-            preds[i]: (N, K), scores; or class numbers of the label's shape.
-
-        Raises:
-            ShapeError: there are not as many labels as predictions.
-            ArgumentError: a label is negative.
-        """
         for label, pred in pairs(labels, preds):
             guess = pred if pred.shape == label.shape else pred.argmax(1)
             aligned(self.name, label, guess)

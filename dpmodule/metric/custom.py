@@ -23,7 +23,6 @@ class Loss(EvalMetric):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-
     Source: MXNet 1.9.1 `Loss`.
     """
 
@@ -31,7 +30,6 @@ class Loss(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch; labels are not looked at."""
         for pred in preds if isinstance(preds, (list, tuple)) else [preds]:
             losses = tensor_of(pred)
             self.record(losses.sum(dtype=torch.float64), losses.numel())
@@ -45,7 +43,6 @@ class Torch(Loss):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-
     Source: MXNet 1.9.1 `Torch`.
     """
 
@@ -61,7 +58,6 @@ class Caffe(Loss):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-
     Source: MXNet 1.9.1 `Caffe`.
     """
 
@@ -109,11 +105,6 @@ class CustomMetric(EvalMetric):
         self._allow_extra_outputs = allow_extra_outputs
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch.
-
-        Raises:
-            ShapeError: there are not as many labels as outputs, and extra ones are not allowed.
-        """
         labels = labels if isinstance(labels, (list, tuple)) else [labels]
         preds = preds if isinstance(preds, (list, tuple)) else [preds]
         if not self._allow_extra_outputs:
@@ -127,11 +118,6 @@ class CustomMetric(EvalMetric):
             self._global_num += count
 
     def get_config(self) -> dict[str, Any]:
-        """Refuse: a function has no description.
-
-        Raises:
-            StateError: always.
-        """
         raise _NoConfig(f"{self.name} is a function and cannot be written as a configuration")
 
 
@@ -151,7 +137,6 @@ def np(numpy_feval: Feval, name: str | None = None, allow_extra_outputs: bool = 
         numpy_feval: called with label and prediction; returns a number, or (sum, count).
         name: what the value is called; by default the function's name.
         allow_extra_outputs: there may be more outputs than labels.
-
     Source: MXNet 1.9.1 `metric.np`.
     """
     return CustomMetric(numpy_feval, name, allow_extra_outputs)

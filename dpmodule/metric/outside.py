@@ -28,8 +28,6 @@ class OutsideMetric(EvalMetric):
     Args:
         metric: the other library's object; what it returns from ``compute`` is a number, or a dict of numbers by name.
         name: what the value is called; None takes the name of the object's class in small letters.
-        output_names: see `EvalMetric`.
-        label_names: see `EvalMetric`.
 
     Example:
         >>> class Largest:
@@ -54,7 +52,6 @@ class OutsideMetric(EvalMetric):
         super().__init__(name or type(metric).__name__.lower(), output_names, label_names)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch; of several outputs each is shown with the label at its place."""
         labels = labels if isinstance(labels, (list, tuple)) else [labels]
         preds = preds if isinstance(preds, (list, tuple)) else [preds]
         for label, pred in zip(labels, preds):
@@ -68,7 +65,6 @@ class OutsideMetric(EvalMetric):
             self._batches += 1
 
     def get(self) -> tuple[Any, Any]:
-        """Return (name, value) since the last `reset`; NaN before any batch. A dict gives several."""
         if not self._batches:
             return self.name, math.nan
         found = self._metric.compute()
@@ -77,7 +73,6 @@ class OutsideMetric(EvalMetric):
         return self.name, _number(found)
 
     def reset(self) -> None:
-        """Forget everything."""
         super().reset()
         self._metric.reset()
         self._batches = 0

@@ -29,11 +29,6 @@ class _MeanError(EvalMetric):
         raise NotImplementedError
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch.
-
-        Raises:
-            ShapeError: labels and predictions do not broadcast.
-        """
         for label, pred in pairs(labels, preds):
             target = label.unsqueeze(1) if label.dim() == 1 else label
             guess = pred.unsqueeze(1) if pred.dim() == 1 else pred
@@ -52,7 +47,6 @@ class MAE(_MeanError):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-
     Source: MXNet 1.9.1 `MAE`.
     """
 
@@ -60,11 +54,6 @@ class MAE(_MeanError):
         super().__init__(name, output_names, label_names)
 
     def error(self, difference: torch.Tensor) -> torch.Tensor:
-        """Return the mean absolute difference.
-
-        Args:
-            difference: label minus prediction, of any shape.
-        """
         return difference.abs().mean(dtype=torch.float64)
 
 
@@ -76,7 +65,6 @@ class MSE(_MeanError):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-
     Source: MXNet 1.9.1 `MSE`.
     """
 
@@ -84,11 +72,6 @@ class MSE(_MeanError):
         super().__init__(name, output_names, label_names)
 
     def error(self, difference: torch.Tensor) -> torch.Tensor:
-        """Return the mean squared difference.
-
-        Args:
-            difference: label minus prediction, of any shape.
-        """
         return difference.square().mean(dtype=torch.float64)
 
 
@@ -100,7 +83,6 @@ class RMSE(_MeanError):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-
     Source: MXNet 1.9.1 `RMSE`.
     """
 
@@ -108,11 +90,6 @@ class RMSE(_MeanError):
         super().__init__(name, output_names, label_names)
 
     def error(self, difference: torch.Tensor) -> torch.Tensor:
-        """Return the root of the mean squared difference.
-
-        Args:
-            difference: label minus prediction, of any shape.
-        """
         return difference.square().mean(dtype=torch.float64).sqrt()
 
 
@@ -153,11 +130,6 @@ class PearsonCorrelation(TableMetric):
         super().__init__(name, output_names, label_names, average=average, has_global_stats=True)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch.
-
-        Raises:
-            ShapeError: label and prediction have different shapes.
-        """
         for label, pred in pairs(labels, preds):
             if label.shape != pred.shape:
                 raise mismatch(self.name, label, pred)
@@ -169,7 +141,6 @@ class PearsonCorrelation(TableMetric):
             self.record(torch.cat([count, means, squares, product.reshape(1)]), 1)
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded moments: correlations of batches for "macro", the moments themselves for "micro"."""
         if self.average == "macro":
             total = sum(_correlation(row) for row in rows)
             self._sum += total

@@ -64,7 +64,6 @@ class Total(Tally):
     __slots__ = ()
 
     def add(self, result: torch.Tensor) -> None:
-        """Add a result, which is equally long every time."""
         if self._packed:
             self._packed[0] += result.to(self._packed[0].device)
         else:

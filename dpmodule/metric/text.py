@@ -29,7 +29,6 @@ class Perplexity(EvalMetric):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-
     Source: MXNet 1.9.1 `Perplexity`; predictions of three axes, refused there, are taken here.
     """
 
@@ -46,11 +45,6 @@ class Perplexity(EvalMetric):
         self.axis = axis
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        """Add a batch.
-
-        Raises:
-            ShapeError: there are not as many labels as rows of probabilities.
-        """
         for label, pred in pairs(labels, preds):
             rows = pred.movedim(self.axis, -1) if self.axis not in (-1, pred.dim() - 1) else pred
             width = rows.shape[-1]
@@ -68,11 +62,5 @@ class Perplexity(EvalMetric):
                 )
 
     def value_of(self, total: Any, count: Any) -> Any:
-        """Return exp of the mean loss.
-
-        Args:
-            total: the sum of the losses.
-            count: of how many labels.
-        """
         mean = total / count
         return math.exp(mean) if mean < 700.0 else math.inf

@@ -30,7 +30,6 @@ class GradientSum:
         """Add the gradients of a batch.
 
         Args:
-            names: names of the parameters.
             grads: for each its gradient on every device; they are read, and may be written by the next batch.
 
         Shape:
@@ -68,9 +67,6 @@ class GradientSum:
 
 def squared_norm(grads: Grads) -> float:
     """Return the sum of the squares of gradients, each of them summed over devices first.
-
-    Args:
-        grads: for each parameter its gradient on every device.
 
     Shape:
         grads[i][k]: that of the parameter.

@@ -36,11 +36,7 @@ class BindArguments:
         module.bind(*given, **more)
 
     def refuse_store(self, module: object) -> None:
-        """Complain about a store that a module cannot be bound to.
-
-        Raises:
-            ArgumentError: there is one.
-        """
+        """Complain about a store that a module cannot be bound to."""
         if self.store is not None:
             raise ArgumentError(
                 f"bind: a {type(module).__name__} takes no store; Module and BucketingModule do"

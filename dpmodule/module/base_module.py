@@ -101,11 +101,7 @@ class BaseModule:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what `copy.deepcopy` and `pickle` keep of a module that is not bound.
-
-        Raises:
-            StateError: it is bound.
-        """
+        """Return what `copy.deepcopy` and `pickle` keep of a module that is not bound."""
         if self.binded:
             raise StateError(
                 f"{type(self).__name__} is bound, and a bound module cannot be copied or pickled: do that before "
@@ -299,7 +295,6 @@ class BaseModule:
             arg_params: values by parameter name.
             aux_params: values by state name.
             allow_missing: let the initializer fill in what is not given.
-            force_init: initialize again although values exist.
             allow_extra: pass over names the module does not have even where they are refused: with `allow_missing`
                 and no initializer, as ``set_params(..., allow_missing=True)`` calls this.
 
@@ -332,7 +327,6 @@ class BaseModule:
             arg_params: parameters by name.
             aux_params: auxiliary states by name.
             allow_missing: leave those not given as they are.
-            force_init: replace values that exist.
             allow_extra: pass over names the module does not have; they are refused only with `allow_missing`.
 
         Shape:
@@ -686,7 +680,6 @@ class BaseModule:
         """Get ready for an epoch of `fit`.
 
         Args:
-            epoch: its number.
             train_data: the iterator, at its beginning; it has to be left there.
         """
 

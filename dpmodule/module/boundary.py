@@ -15,10 +15,6 @@ class BatchBoundary:
 
     Args:
         on_ask: called when one comes, between any two steps of the thread: it only sets a mark for others.
-
-    Attributes:
-        asked: whether one of them came.
-        number: which one.
     """
 
     def __init__(self, on_ask: Callable[[], None] | None = None) -> None:
@@ -41,24 +37,14 @@ class BatchBoundary:
         return self
 
     def end(self) -> None:
-        """Do what was put off.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C came.
-            SystemExit: SIGTERM came; the exit status is 143, as of a process that it kills.
-        """
+        """Do what was put off."""
         if self.number == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Put nothing off within this context, nor what was put off before it.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C was put off, or comes.
-            SystemExit: SIGTERM was put off, or comes.
-        """
+        """Put nothing off within this context, nor what was put off before it."""
         self._defers = False
         try:
             if self.asked:

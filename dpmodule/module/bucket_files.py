@@ -25,11 +25,7 @@ Bucket = tuple[Symbol, list[str], list[str]]
 
 
 def _symbol_file(prefix: str, key: BucketKey) -> str:
-    """Return the file of a bucket's graph.
-
-    Raises:
-        ArgumentError: the key leads out of the folder.
-    """
+    """Return the file of a bucket's graph."""
     if os.path.basename(text := str(key)) != text or "\0" in text:
         raise ArgumentError(f"bucket key {key!r} is part of a file name, which must not have slashes in it")
     return f"{prefix}-{key}-symbol.json"
@@ -52,22 +48,13 @@ def save(
     """Write everything as one set, so that a kill leaves either the old set or the new one.
 
     Args:
-        prefix: path and first part of the file names.
         epoch: number of the epoch.
         buckets: (symbol, data names, label names) by key.
         default: key of the default bucket.
-        params: parameters and auxiliary states.
         states: the optimizer's states, None without.
-        remove_amp_cast: leave `amp_cast` operators out of the graphs.
-        format: that of the parameters, see `checkpoint.save_checkpoint`.
 
     Shape:
         params[0][name], params[1][name]: that of the parameter or state.
-
-    Raises:
-        ArgumentError: a bucket key cannot be written as Python text, or the format is unknown.
-
-    Source: MXNet 1.9.1 `BucketingModule.save_checkpoint`, whose files these are but for ``prefix-buckets.json``.
     """
     files: dict[str, bytes] = {}
     rows = []
@@ -93,11 +80,7 @@ def _read_key(text: str) -> Any:
 
 
 def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
-    """Return the saved buckets by key, and the default bucket's key; both empty for files that MXNet wrote.
-
-    Raises:
-        FileFormatError: a file is damaged.
-    """
+    """Return the saved buckets by key, and the default bucket's key; both empty for files that MXNet wrote."""
     path = _list_file(prefix)
     if not os.path.exists(path):
         return {}, None
@@ -120,11 +103,7 @@ def as_sym_gen(saved: Mapping[Any, Bucket], sym_gen: Callable[[Any], Any] | None
     """Return a `sym_gen` over saved buckets that falls back to another one.
 
     Args:
-        saved: buckets by key.
         sym_gen: makes the others; None = there are no others.
-
-    Raises:
-        ArgumentError: (in the function) there is no symbol for a key.
     """
 
     def generate(key: BucketKey) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:

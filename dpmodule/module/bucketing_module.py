@@ -199,11 +199,7 @@ class BucketingModule(BaseModule):
 
     @override
     def _bind(self, wanted: BindArguments) -> None:
-        """Allocate the default bucket; the others follow when their first batch comes.
-
-        Raises:
-            ArgumentError: memory is to be shared with another module.
-        """
+        """Allocate the default bucket; the others follow when their first batch comes."""
         if wanted.shared_module is not None:
             raise ArgumentError("bind: BucketingModule shares among its buckets and takes no shared_module")
         if self._stays_bound(wanted):
@@ -255,12 +251,7 @@ class BucketingModule(BaseModule):
         self._reset_to_default_bucket()
 
     def _bucket(self, key: BucketKey, data_shapes: ShapesLike, label_shapes: ShapesLike | None) -> Module:
-        """Return a bucket's module, bound; make it if it is new.
-
-        Raises:
-            ArgumentError: the bucket has a parameter that the default bucket lacks.
-            ShapeError: shapes contradict its symbol, or one of its parameters has another shape.
-        """
+        """Return a bucket's module, bound; make it if it is new."""
         known = key in self._buckets
         module = self._buckets[key] if known else self._buckets.make(key)
         if self._binding is not None and not module.binded:
@@ -407,15 +398,6 @@ class BucketingModule(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        """Switch to the batch's bucket and run forward.
-
-        Shape:
-            data_batch.data[i], data_batch.label[i]: those of the batch's `provide_data` and `provide_label`.
-
-        Raises:
-            ArgumentError: the batch has no bucket key, or there is no symbol for it.
-            ShapeError: its arrays do not fit its bucket.
-        """
         self._compute_in_bucket(data_batch, lambda: self._curr_module.forward(data_batch, is_train))
 
     @override
@@ -441,12 +423,7 @@ class BucketingModule(BaseModule):
         self._compute_in_bucket(data_batch, lambda: self._curr_module.evaluate(data_batch))
 
     def _compute_in_bucket(self, batch: Any, compute: Callable[[], None]) -> None:
-        """Switch to a batch's bucket and compute; shape errors name the bucket.
-
-        Raises:
-            ArgumentError: the batch has no bucket key, or there is no symbol for it.
-            ShapeError: its arrays do not fit its bucket.
-        """
+        """Switch to a batch's bucket and compute; shape errors name the bucket."""
         key = getattr(batch, "bucket_key", None)
         if key is None:
             raise ArgumentError(
@@ -541,12 +518,10 @@ class BucketingModule(BaseModule):
         return self._curr_module.explain(is_train, times, measure_memory)
 
     def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
-        """Get ready for an epoch of `fit`, within which freed memory is kept."""
         self._default.start_epoch(epoch, train_data)
         self._in_epoch = True
 
     def end_epoch(self) -> None:
-        """Return free memory after an epoch of `fit`, also after one that was broken off by an error."""
         self._default.end_epoch()
         self._in_epoch = False
         self._return_memory()
@@ -557,7 +532,6 @@ class BucketingModule(BaseModule):
 
     @needs(Stage.BOUND)
     def install_monitor(self, mon: MonitorLike) -> None:
-        """Install a monitor on every bucket, those to come too."""
         self._monitor = mon
         for module in self._buckets.values():
             module.install_monitor(mon)
@@ -580,7 +554,6 @@ class BucketingModule(BaseModule):
 
         Args:
             prefix: path and first part of the file names.
-            epoch: number of the epoch.
             remove_amp_cast: leave `amp_cast` operators out of the graphs.
             save_optimizer_states: also write ``prefix-NNNN.states``.
             format: "params" is MXNet's; "safetensors" writes the parameters as ``prefix-NNNN.safetensors``.
@@ -656,11 +629,9 @@ class BucketingModule(BaseModule):
 
         Args:
             prefix: path and first part of the file names.
-            epoch: number of the epoch.
             sym_gen: makes the symbols of buckets that were not saved; None = only saved ones can be used.
             default_bucket_key: the bucket to bind first; None = the one of the saved module.
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
-            kwargs: further arguments of the constructor.
 
         Raises:
             ArgumentError: the files do not say which bucket is the default one.
@@ -693,10 +664,8 @@ class BucketingModule(BaseModule):
         Args:
             sym_dict: symbols by bucket's key, in place of those that `sym_gen` makes; None for none.
             sym_gen: makes the symbols of all other buckets.
-            default_bucket_key: the bucket to bind first.
             arg_params: parameters by name.
             aux_params: auxiliary states by name; None for none.
-            **kwargs: further arguments of the constructor.
 
         Shape:
             arg_params[name], aux_params[name]: that of the parameter or state.
@@ -722,7 +691,6 @@ class BucketingModule(BaseModule):
 
         Args:
             convert: from the symbol of a bucket to the one to use.
-            arg_params: parameters of the new module.
             aux_params: auxiliary states of the new module.
 
         Shape:
@@ -744,9 +712,6 @@ def shapes_of(batch: Any) -> tuple[Any, Any]:
 
     Shape:
         batch.data[i], batch.label[i]: those of the descriptions.
-
-    Raises:
-        ShapeError: an array has another shape than its description.
     """
     for provided, arrays in ((batch.provide_data, batch.data), (batch.provide_label, batch.label)):
         for desc, array in zip(describe(provided), arrays or ()):

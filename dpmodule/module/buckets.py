@@ -22,12 +22,8 @@ class Buckets(OrderedDict[Any, Module]):
     """Modules by bucket key, the one used longest ago first; empty at the beginning.
 
     Args:
-        sym_gen: makes a bucket's symbol.
         options: arguments of every `Module` to come; may be changed later.
         max_buckets: how many to keep; None = all.
-
-    Raises:
-        ArgumentError: `max_buckets` is no positive number.
     """
 
     def __init__(self, sym_gen: SymGen, options: Mapping[str, Any], max_buckets: int | None) -> None:
@@ -42,14 +38,7 @@ class Buckets(OrderedDict[Any, Module]):
         return Buckets, (self._sym_gen, self._options, self.max_buckets), None, None, iter(self.items())
 
     def make(self, key: BucketKey) -> Module:
-        """Make the module of a bucket and keep it.
-
-        Args:
-            key: the bucket's key.
-
-        Raises:
-            ArgumentError: `sym_gen` has no symbol for the key, or returns something else.
-        """
+        """Make the module of a bucket and keep it."""
         try:
             with NameManager():  # layers without a name have the same parameters in every bucket
                 found = self._sym_gen(key)
@@ -69,11 +58,7 @@ class Buckets(OrderedDict[Any, Module]):
             del self[other]
 
     def evict(self, needed: Collection[Any]) -> None:
-        """Drop the buckets used longest ago until there are no more than `max_buckets`.
-
-        Args:
-            needed: keys of buckets that stay.
-        """
+        """Drop the buckets used longest ago until there are no more than `max_buckets`."""
         if self.max_buckets is None:
             return
         for key in list(self):
@@ -91,7 +76,6 @@ def with_symbols(sym_gen: SymGen, change: Callable[[Any, Symbol], Symbol]) -> Sy
     """Return a `sym_gen` that names the inputs of another one and changes its symbols.
 
     Args:
-        sym_gen: the other one.
         change: ``(bucket_key, symbol) -> symbol``.
     """
 

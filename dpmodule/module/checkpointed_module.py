@@ -23,7 +23,6 @@ class CheckpointedModule(BaseModule):
     """A module that updates its own parameters, and writes them and the optimizer's states to files.
 
     Args:
-        logger: where progress is logged.
         symbol: written beside the parameters, if given.
 
     Attributes:
@@ -45,11 +44,7 @@ class CheckpointedModule(BaseModule):
 
     @property
     def updates(self) -> Updates:
-        """How gradients become new parameters.
-
-        Raises:
-            StateError: `init_optimizer` has not been called.
-        """
+        """How gradients become new parameters."""
         if self._updates is None:
             raise StateError(f"{type(self).__name__}: call init_optimizer() first")
         return self._updates
@@ -93,15 +88,8 @@ class CheckpointedModule(BaseModule):
         without a symbol writes none.
 
         Args:
-            prefix: path and first part of the file names.
             epoch: number of the epoch.
-            save_optimizer_states: whether to write the optimizer's states.
-            remove_amp_cast: leave `amp_cast` operators out of the graph.
             format: "params" is MXNet's; "safetensors" writes ``prefix-NNNN.safetensors`` in place of the first two.
-
-        Raises:
-            ArgumentError: the format is another.
-            StateError: states are asked for, but there is no optimizer.
         """
         from ..checkpoint import params_file, save_checkpoint
 
@@ -124,30 +112,14 @@ class CheckpointedModule(BaseModule):
 
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:
-        """Write the optimizer's states to a file, atomically.
-
-        Args:
-            fname: path of the file.
-
-        Raises:
-            StateError: there is no optimizer.
-            FileError: the file cannot be written.
-        """
+        """Write the optimizer's states to a file, atomically."""
         from ..files.atomic import write_atomically
 
         write_atomically(fname, self._optimizer_states())
 
     @needs(Stage.READY)
     def load_optimizer_states(self, fname: str) -> None:
-        """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
-
-        Args:
-            fname: path of the file.
-
-        Raises:
-            FileError: the file cannot be read.
-            FileFormatError: it is damaged or foreign.
-        """
+        """Read the optimizer's states from a file of this package or of MXNet; no code in it is run."""
         self.updates.active_updater().load_states(fname)
 
     def load_preloaded_states(self) -> None:

@@ -47,15 +47,7 @@ _BOUNDS = frozenset({"_greater_equal_scalar", "_greater_scalar", "_lesser_equal_
 
 
 def check_choice(what: str, check_labels: object) -> None:
-    """Refuse anything that `check_labels` cannot be.
-
-    Args:
-        what: the name of the method that was called.
-        check_labels: its argument.
-
-    Raises:
-        ArgumentError: it is not one of `CHOICES`.
-    """
+    """Refuse anything that `check_labels` cannot be."""
     if check_labels not in CHOICES:
         raise ArgumentError(f"{what}: check_labels is {check_labels!r}, expected {' or '.join(CHOICES)}")
 
@@ -64,7 +56,6 @@ class FedNetwork(NamedTuple):
     """A symbol and what a batch feeds it.
 
     Attributes:
-        symbol: the symbol.
         shapes: shapes of its inputs and labels by name.
         labels: those arrays by name that may hold class numbers, dense or ragged.
         axes: the axis of the samples by name; the first one where a name is missing.
@@ -80,8 +71,6 @@ def fed_network(module: Any, batch: Any, is_first: bool = True) -> FedNetwork:
     """Return what a batch feeds a bound module of one symbol.
 
     Args:
-        module: the module.
-        batch: the batch.
         is_first: whether the module gets the batch's data, too, not that of a module before it.
     """
     data = batch.data if is_first else ()
@@ -107,13 +96,7 @@ class WrongLabel:
     """A label that is not a class.
 
     Attributes:
-        input: the variable that was fed with it.
-        value: the label.
         row: its position on the axis of the samples.
-        reader: the operator that reads it, for messages.
-        classes: how many classes that operator has.
-        count: how many labels of the batch are not classes.
-        total: how many labels were looked at.
     """
 
     input: str
@@ -138,12 +121,7 @@ class WrongLabel:
 
 
 def reads_classes(symbol: Symbol, names: Collection[str]) -> bool:
-    """Say whether some operator reads an input as class numbers.
-
-    Args:
-        symbol: the network.
-        names: names of its inputs.
-    """
+    """Say whether some operator reads an input as class numbers."""
     return bool(_readers(symbol, names))
 
 
@@ -154,7 +132,6 @@ def find_wrong_label(network: FedNetwork, pad: int = 0) -> WrongLabel | None:
     probabilities and labels of regressions.
 
     Args:
-        network: the network and its labels.
         pad: how many samples at the end are padding, which may hold anything.
     """
     for reader, rule in _rules(network):
@@ -209,14 +186,7 @@ def _are_classes(numbers: torch.Tensor, count: int) -> bool:
 
 
 class _Reader(NamedTuple):
-    """An operator that reads an input as class numbers.
-
-    Attributes:
-        node: the operator.
-        input: the variable.
-        path: what lies between, the operator nearest to the variable first.
-        masked: labels that the network leaves out by itself.
-    """
+    """An operator that reads an input as class numbers."""
 
     node: Node
     input: str

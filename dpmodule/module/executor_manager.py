@@ -62,7 +62,6 @@ class DataParallelExecutorGroup:
     """Executors of one network on several contexts, each with its slice of a batch.
 
     Args:
-        sym: the network.
         arg_names: what the symbol lists as arguments.
         param_names: those of them that are trained.
         ctx: devices, each of which gets a part of the batch.
@@ -181,7 +180,6 @@ class DataParallelExecutorGroup:
         Args:
             metric: an `EvalMetric`.
             labels: labels of the whole batch; with `pre_sliced` a list for each context.
-            pre_sliced: the labels are cut already.
         """
         for number, (each, part) in enumerate(zip(self.train_execs, self.slices)):
             own = labels[number] if pre_sliced else [label[part] for label in labels]

@@ -31,16 +31,7 @@ _CHOICES = ("raise", "warn", "ignore")
 
 
 def check_choice(what: str, on_nonfinite: str, *more: str) -> None:
-    """Refuse anything that `on_nonfinite` cannot be.
-
-    Args:
-        what: the name of the method that was called.
-        on_nonfinite: its argument.
-        more: what it can be besides "raise", "warn" and "ignore".
-
-    Raises:
-        ArgumentError: it is none of these.
-    """
+    """Refuse anything that `on_nonfinite` cannot be."""
     choices = (*_CHOICES, *more)
     if on_nonfinite not in choices:
         raise ArgumentError(f"{what}: on_nonfinite is {on_nonfinite!r}, expected {' or '.join(choices)}")
@@ -94,17 +85,8 @@ def first_bad_node(executor: Executor) -> str | None:
 class GradientCheck:
     """Looks at gradients, all float32 ones on the CPU in one call of the native extension.
 
-    Args:
-        names: of the parameters.
-        grads: for each parameter its gradient on every context.
-
     Shape:
         grads[i][k]: that of the parameter.
-
-    Attributes:
-        float32: the gradients that the extension reads.
-        sizes: how many numbers each of them has.
-        others: names and arrays of the other gradients.
     """
 
     __slots__ = ("_names", "_on_host", "float32", "others", "sizes")
@@ -163,13 +145,7 @@ def _has_nan(array: NDArray) -> bool:
 
 
 class Look(NamedTuple):
-    """A tensor that is to be looked at.
-
-    Attributes:
-        what: what messages call it.
-        tensor: its numbers.
-        may_be_infinite: only NaN counts.
-    """
+    """A tensor that is to be looked at."""
 
     what: str
     tensor: torch.Tensor
@@ -181,9 +157,6 @@ class Findings:
 
     Shape:
         looks[i].tensor: any.
-
-    Args:
-        looks: the tensors, as they are now.
     """
 
     __slots__ = ("_copies", "_rules")
@@ -235,17 +208,12 @@ class LateFindings:
         """Look at some tensors without waiting.
 
         Args:
-            looks: the tensors.
             tell: is called by `hear` with what is not finite, if something is.
         """
         self._pending.append((Findings(looks), tell))
 
     def hear(self, wait: bool = False) -> None:
-        """Tell of the batches whose findings have come, in their order.
-
-        Args:
-            wait: tell of all.
-        """
+        """Tell of the batches whose findings have come, in their order."""
         while self._pending and (wait or self._pending[0][0].is_there()):
             findings, tell = self._pending.popleft()
             what = findings.first()
@@ -268,10 +236,6 @@ class FiniteCheck:
     """Looks for NaN and infinity after each backward, and does about them what a program wants.
 
     Where all that must be finite is float32 numbers on the CPU, one call of the native extension sees all of it.
-
-    Args:
-        module: what is trained; bound, and with its optimizer.
-        on_nonfinite: "raise", "skip", "warn" or "ignore".
     """
 
     def __init__(self, module: Trainable, on_nonfinite: str = "raise") -> None:
@@ -288,10 +252,6 @@ class FiniteCheck:
         """Say what is not finite and forbids to apply the gradients of a batch; None if nothing does.
 
         A warning forbids nothing, so where it takes a copy from a device, it comes some batches later.
-
-        Args:
-            batch: the batch that the module has just computed.
-            run: where it is.
         """
         if self._on_nonfinite == "ignore":
             return None
@@ -310,14 +270,7 @@ class FiniteCheck:
         return text if node is None or repr(node) in what else f"{text}, from {node!r} on"
 
     def leave_out(self, text: str) -> None:
-        """Leave out a batch in which something is not finite.
-
-        Args:
-            text: what is not finite, and where.
-
-        Raises:
-            NonFiniteError: the choice is "raise"; auxiliary states are those before the batch then.
-        """
+        """Leave out a batch in which something is not finite."""
         module = self._module
         module.take_back()
         if self._on_nonfinite == "skip":

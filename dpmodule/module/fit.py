@@ -97,11 +97,7 @@ class FitOptions:
 
 
 def _first_batch(module: Trainable, data: DataIter, epoch: int) -> tuple[Any, Iterator[Any]]:
-    """Return the first batch and what gives the others; an iterator that is at its end begins anew.
-
-    Raises:
-        StateError: there is no batch.
-    """
+    """Return the first batch and what gives the others; an iterator that is at its end begins anew."""
     batches = named_batches(module, data)
     batch = next(batches, None)
     if batch is None:  # the iterator is exhausted, as after `score`
@@ -117,11 +113,7 @@ def _first_batch(module: Trainable, data: DataIter, epoch: int) -> tuple[Any, It
 
 
 def _prepare_module(module: Trainable, options: FitOptions, data: DataIter) -> None:
-    """Bind, initialize parameters and install the optimizer, as far as that is still to do.
-
-    Raises:
-        ArgumentError: contexts are given to a module that cannot change them.
-    """
+    """Bind, initialize parameters and install the optimizer, as far as that is still to do."""
     rebind: Any = getattr(module, "rebind", None)
     shapes = bindable(module, data.provide_data)
     if (options.contexts is not None or options.workload is not None) and rebind is None:
@@ -225,12 +217,8 @@ def fit(
         eval_end_callback: called after validation.
         eval_batch_end_callback: called after every batch of validation.
         initializer: gives parameters their first values; an `Initializer`, or its name.
-        arg_params: values to start from.
-        aux_params: auxiliary states to start from.
         allow_missing: let the initializer fill in what `arg_params` lacks.
         force_rebind: bind again although the module is bound.
-        force_init: initialize again although values exist.
-        begin_epoch: number of the first epoch.
         num_epoch: number of the epoch after the last.
         validation_metric: metric for validation; None = `eval_metric`.
         monitor: a `Monitor` to install.
@@ -296,11 +284,7 @@ _ENDED_BY_OTHERS = "another process ended training"
 
 
 def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lockstep:
-    """Begin to keep step with the processes that train the same module, from the same parameters.
-
-    Raises:
-        ArgumentError: several processes cannot run a training step, or an iterator cannot read a part.
-    """
+    """Begin to keep step with the processes that train the same module, from the same parameters."""
     found = Lockstep(module)
     if found.several and options.training_step is not None:
         raise ArgumentError(
@@ -323,11 +307,7 @@ _SAME_OPTIONS = (
 def _check_same_options(
     lockstep: Lockstep, options: FitOptions, evaluations: Mapping[str, Any], metric: EvalMetric
 ) -> None:
-    """Refuse arguments that differ between the processes that train together.
-
-    Raises:
-        ArgumentError: they do.
-    """
+    """Refuse arguments that differ between the processes that train together."""
     if not lockstep.several:
         return
     validation = options.validation_metric
@@ -403,21 +383,9 @@ def _who_draws(options: FitOptions) -> list[Any]:
 class TrainingRun:
     """One call of `fit`: what it reads, where it stands, and when it ends.
 
-    Args:
-        module: what is trained.
-        options: the arguments of `fit`.
-
     Attributes:
-        module: what is trained.
         epoch: number of the epoch.
-        nbatch: how many of its batches have been trained on.
         num_batches: how many batches have been trained on in all epochs.
-        num_updates: how often the parameters have been updated.
-        metric: the metric of training.
-        history: what was measured.
-
-    Raises:
-        ArgumentError: an argument does not fit.
     """
 
     def __init__(self, module: Trainable, options: FitOptions) -> None:
@@ -471,11 +439,7 @@ class TrainingRun:
         return {**facts(self.module, self._data, self._lockstep.size, how), "metric": self.metric.settings()}
 
     def state_dict(self, over: bool = False) -> dict[str, Any]:
-        """Return what a run needs to go on beyond the files of MXNet, as plain data and arrays.
-
-        Args:
-            over: whether the epoch's last batch has been trained on.
-        """
+        """Return what a run needs to go on beyond the files of MXNet, as plain data and arrays."""
         from .run_state import kernels, module_state, optimizer_state
 
         chain = self.module.all_updates()
@@ -550,24 +514,13 @@ class TrainingRun:
         return self._steps.updates
 
     def check_measured(self, name: str) -> None:
-        """Refuse a metric that no epoch will measure, as far as that can be known before the first one.
-
-        Args:
-            name: as in `History`, such as "validation-accuracy".
-
-        Raises:
-            ArgumentError: there will be none of that name.
-        """
+        """Refuse a metric that no epoch will measure, as far as that can be known before the first one."""
         if self._options.training_step is None:
             shown = dict.fromkeys(self._evaluations, metrics.create(self._validation))
             check_measured(name, {"train": self.metric, **shown})
 
     def stop(self, why: str) -> None:
-        """End training when the batch, or what follows the epoch, is over.
-
-        Args:
-            why: for `History.ended`.
-        """
+        """End training when the batch, or what follows the epoch, is over."""
         self._stopped = True
         self.history.ended = self.history.ended or why
 
@@ -581,12 +534,7 @@ class TrainingRun:
         return samples_in(self.module, batch, self._data)
 
     def train(self) -> History:
-        """Run all epochs that are left.
-
-        Raises:
-            StateError: an epoch has no batch.
-            NonFiniteError: an output or a gradient is not finite, and `on_nonfinite` is "raise".
-        """
+        """Run all epochs that are left."""
         with self._saving, BatchBoundary() as boundary:
             self._resumed = self._saving.found(self._options.resume, self._facts)
             self._begin()
@@ -792,14 +740,7 @@ class TrainingRun:
         return metric
 
     def _check_labels(self, batch: BatchLike) -> None:
-        """Look for labels that are not classes of the network.
-
-        Args:
-            batch: the first one of the epoch, or a list with its part for each device.
-
-        Raises:
-            BoundsError: there is one, and `check_labels` is "raise".
-        """
+        """Look for labels that are not classes of the network."""
         choice, networks_of = self._options.check_labels, getattr(self.module, "fed_networks", None)
         if choice == "ignore" or networks_of is None:  # a module that was written for MXNet
             return
@@ -846,12 +787,7 @@ class TrainingRun:
         )
 
     def _save_before_bad_batch(self, batch: Any, batches: Iterator[Any]) -> None:
-        """Save the state before a batch in which something is not finite, as that of a run that has left it out.
-
-        Args:
-            batch: the batch.
-            batches: those that follow.
-        """
+        """Save the state before a batch in which something is not finite, as that of a run that has left it out."""
         options, saving, lockstep = self._options, self._saving, self._lockstep
         if options.training_step is not None or not saving.wants_end(True):
             return
@@ -944,17 +880,7 @@ class TrainingRun:
 
 
 class _TrainingSteps:
-    """What is done with each batch: forward, backward and, if enough gradients have been added up, an update.
-
-    Args:
-        module: what is trained.
-        options: the arguments of `fit`.
-        lockstep: the processes that train together.
-        clock: measures how long it takes.
-
-    Attributes:
-        updates: how often the parameters have been updated.
-    """
+    """What is done with each batch: forward, backward and, if enough gradients have been added up, an update."""
 
     def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep, clock: StepClock) -> None:
         self._lockstep = lockstep
@@ -973,12 +899,7 @@ class _TrainingSteps:
         self.updates = 0
 
     def train(self, batch: Any, run: TrainingRun) -> None:
-        """Train on a batch, and show the metric what came out.
-
-        Raises:
-            NonFiniteError: an output or a gradient is not finite, and `on_nonfinite` is "raise".
-            ArgumentError: a training step returned something else than numbers by name.
-        """
+        """Train on a batch, and show the metric what came out."""
         if self._options.training_step is not None:
             with self._clock.compute:
                 self._run_training_step(batch, self._options.training_step, run)
@@ -1028,15 +949,7 @@ class _TrainingSteps:
         return self._accumulate(run, is_used, bad) and is_used
 
     def _update_together(self, run: TrainingRun, bad: str | None = None) -> bool:
-        """Update with the gradients of all processes; return whether that has not been dropped.
-
-        Args:
-            run: the run.
-            bad: what is not finite here.
-
-        Raises:
-            NonFiniteError: something is not finite in some process, and `on_nonfinite` is "raise".
-        """
+        """Update with the gradients of all processes; return whether that has not been dropped."""
         self._update()
         if self._lockstep.take("bad"):
             self._finite.leave_out(bad or f"something in another process is not finite at {run.place}")
@@ -1048,11 +961,7 @@ class _TrainingSteps:
             each.clear()
 
     def idle(self, run: TrainingRun) -> bool:
-        """Take part in the update of other processes, adding nothing, and say whether there was one.
-
-        Raises:
-            NonFiniteError: something is not finite in another process, and `on_nonfinite` is "raise".
-        """
+        """Take part in the update of other processes, adding nothing, and say whether there was one."""
         self._lockstep.say_idle()
         if self._accumulates:
             self._lockstep.say_samples(0)
@@ -1061,13 +970,7 @@ class _TrainingSteps:
         return self._lockstep.take("active")
 
     def _accumulate(self, run: TrainingRun, is_used: bool = True, bad: str | None = None) -> bool:
-        """Let the gradients wait for those of further batches, unless these are enough.
-
-        Args:
-            run: the run.
-            is_used: whether they are to be applied; if not, only the batch counts.
-            bad: what is not finite, so that no more are waited for.
-        """
+        """Let the gradients wait for those of further batches, unless these are enough."""
         self._pending_batches += 1
         if is_used:
             self._has_pending_gradients = True
@@ -1103,15 +1006,7 @@ class _TrainingSteps:
         self._sums = {name: (total, count) for name, (total, count) in state["sums"].items()}
 
     def finish(self, run: TrainingRun, bad: str | None = None) -> bool:
-        """Apply the gradients that still wait; return whether that has not been dropped.
-
-        Args:
-            run: the run.
-            bad: what is not finite here.
-
-        Raises:
-            NonFiniteError: something is not finite in some process, and `on_nonfinite` is "raise".
-        """
+        """Apply the gradients that still wait; return whether that has not been dropped."""
         if not self._pending_batches:
             return True
         if not self._has_pending_gradients:  # the gradients of the last batch were dropped
@@ -1183,12 +1078,6 @@ def update_metric(
 def show_metric(module: Trainable, eval_metric: EvalMetric, labels: Labels | None, pad: int) -> None:
     """Show a metric a module's outputs; modules written for MXNet do not know `pad` and count padding.
 
-    Args:
-        module: the module.
-        eval_metric: the metric.
-        labels: the batch's labels.
-        pad: how many samples at the end are padding.
-
     Shape:
         labels[i]: (N, ...), as bound.
     """
@@ -1208,11 +1097,7 @@ def _schedulers(module: Any) -> list[Any]:
 
 
 def _callbacks(options: FitOptions) -> list[Callback]:
-    """Return the `Callback` objects among all callbacks; a `Checkpoint` among them becomes the run's.
-
-    Raises:
-        ArgumentError: there is something else in `callbacks`, or a second `Checkpoint`.
-    """
+    """Return the `Callback` objects among all callbacks; a `Checkpoint` among them becomes the run's."""
     found: list[Callback] = []
     each: Any
     for each in as_list(options.callbacks):

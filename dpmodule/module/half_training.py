@@ -33,11 +33,7 @@ def use_by_default(rules: HalfRules | None) -> HalfRules | None:
 
 
 def rules_of(amp: AmpLike) -> HalfRules | None:
-    """Return the rules that ``Module(amp=...)`` asks for, None for none.
-
-    Raises:
-        ArgumentError: `amp` is something else.
-    """
+    """Return the rules that ``Module(amp=...)`` asks for, None for none."""
     if amp is None:
         return _default
     if amp is False:
@@ -50,11 +46,7 @@ def rules_of(amp: AmpLike) -> HalfRules | None:
 
 
 def check_devices(rules: HalfRules, contexts: Iterable[Context]) -> None:
-    """Refuse devices that cannot compute in 16 bits.
-
-    Raises:
-        ArgumentError: one cannot.
-    """
+    """Refuse devices that cannot compute in 16 bits."""
     for context in contexts:
         with single_thread():
             can = _can(context.torch_device, rules.dtype)
@@ -83,13 +75,8 @@ class LossScale:
 
     It is halved when a gradient is not finite, and doubled after so many updates in which all were.
 
-    Args:
-        value: the number to begin with.
-        window: how many updates lie between two doublings.
-
     Attributes:
         value: the number.
-
     Source: Micikevicius et al., "Mixed precision training", 2018; the numbers are those of MXNet 1.9.1.
     """
 

@@ -33,7 +33,6 @@ class History:
 
         Args:
             epoch: number of the epoch.
-            batch: how many batches of it have been done.
             time_s: seconds since it began.
             values: metrics by name.
         """
@@ -46,11 +45,7 @@ class History:
         return [name for name in found if name not in ("epoch", "batch", "time_s")]
 
     def __getitem__(self, name: str) -> list[float]:
-        """Return the values of a column, of the rows that have one.
-
-        Raises:
-            ArgumentError: there is no such column.
-        """
+        """Return the values of a column, of the rows that have one."""
         found = [row[name] for row in self.rows if name in row]
         if not found:
             raise ArgumentError(
@@ -85,10 +80,6 @@ class History:
         Args:
             names: which metrics; all if none is named.
             ax: axes to draw into; None makes a figure as pyplot does, which a notebook shows.
-
-        Raises:
-            ArgumentError: there is no such metric.
-            MissingPackageError: Matplotlib is not installed.
         """
         if ax is None:
             ax = new_axes("History.plot")
@@ -108,14 +99,7 @@ def _positions(rows: list[dict[str, Any]]) -> list[float]:
 
 
 def new_axes(what: str) -> Any:
-    """Return axes of a new figure of pyplot's, which a notebook shows after the cell and ``plt.show()`` elsewhere.
-
-    Args:
-        what: who draws, for the message.
-
-    Raises:
-        MissingPackageError: Matplotlib is not installed.
-    """
+    """Return axes of a new figure of pyplot's, which a notebook shows after the cell and ``plt.show()`` elsewhere."""
     try:
         from matplotlib import pyplot
     except ImportError as error:

@@ -48,9 +48,6 @@ def needs(stage: Stage) -> Callable[[F], F]:
 
     Args:
         stage: the stage; the module tells its own through the property `stage`.
-
-    Raises:
-        StateError: (in the method) names the call that has to come first.
     """
 
     def guard(method: F) -> F:
@@ -81,11 +78,7 @@ def busy(module: InUse, method: str) -> StateError:
 
 
 def alone(method: F) -> F:
-    """Guard a method that leaves results for the next call: it may run while no other thread is inside such a one.
-
-    Raises:
-        StateError: (in the method) another thread is.
-    """
+    """Guard a method that leaves results for the next call: it may run while no other thread is inside such a one."""
 
     @functools.wraps(method)
     def guarded(self: InUse, *args: Any, **kwargs: Any) -> Any:

@@ -26,11 +26,7 @@ class Lockstep:
     What a process has to say goes along with the gradients of its next update, and all processes hear it with theirs:
     so they save, measure and end after the same update. One without batches left goes on updating with gradients of 0.
 
-    Args:
-        module: what is trained; its optimizer is installed.
-
     Attributes:
-        several: whether there are others.
         adds_up: whether every update is one of all of them together.
         rank: number of this process.
         size: number of processes.
@@ -124,11 +120,7 @@ class Lockstep:
             self._ranks.check_same(what, values)
 
     def merge(self, metric: EvalMetric) -> None:
-        """Let a metric have seen what those of all processes have seen.
-
-        Raises:
-            ArgumentError: it cannot be merged.
-        """
+        """Let a metric have seen what those of all processes have seen."""
         if self._ranks is None:
             return
         if not (hasattr(metric, "state_dict") and hasattr(metric, "merge")):
@@ -146,7 +138,6 @@ class Lockstep:
 
         Args:
             outputs: for the examples of this process; each may have several rows for an example.
-            count: how many examples these are.
 
         Shape:
             outputs[i]: (n * r, ...), r rows for each of n = `count` examples of this process.
@@ -217,11 +208,7 @@ def _interleaved(parts: Sequence[tuple[int, torch.Tensor]], like: NDArray) -> ND
 
 
 def shard(data: DataIter, lockstep: Lockstep) -> None:
-    """Let an iterator read this process's part of the examples.
-
-    Raises:
-        ArgumentError: it cannot.
-    """
+    """Let an iterator read this process's part of the examples."""
     if getattr(data, "num_parts", 1) == lockstep.size:
         return
     try:

@@ -51,7 +51,6 @@ class RateSearch:
 
     Attributes:
         rates: the learning rates that were tried, in ascending order.
-        losses: the smoothed loss at each of them.
         suggestion: the rate at which the loss has nearly come to its minimum.
     """
 
@@ -67,9 +66,6 @@ class RateSearch:
 
         Args:
             ax: axes to draw into; None makes a figure as pyplot does, which a notebook shows.
-
-        Raises:
-            MissingPackageError: Matplotlib is not installed.
         """
         ax = new_axes("RateSearch.plot") if ax is None else ax
         ax.plot(self.rates, self.losses)
@@ -96,18 +92,6 @@ def find_rate(
 
     Args:
         module: what is trained; it is not bound, and nobody needs it afterwards.
-        train_data: see there.
-        start_lr: see there.
-        end_lr: see there.
-        num_batches: see there.
-        optimizer: name, class or `Optimizer`.
-        optimizer_params: see there.
-        initializer: see there.
-        metric: see there.
-
-    Raises:
-        ArgumentError: the rates are in no order, too few batches, or the network ends in no loss.
-        StateError: there is no batch, or the loss grows without end at once.
     """
     if not 0 < start_lr < end_lr:
         raise ArgumentError(
@@ -140,11 +124,7 @@ def _position(data: DataIter) -> Any:
 
 
 def _usual_loss(symbol: Symbol | None) -> str:
-    """Return the metric that says what a network's first output learns.
-
-    Raises:
-        ArgumentError: it ends in no loss that tells.
-    """
+    """Return the metric that says what a network's first output learns."""
     node = symbol.graph.heads[0][0] if isinstance(symbol, Symbol) else None
     name = None if node is None or node.op is None else node.op.name
     if name not in _LOSSES:
@@ -155,11 +135,7 @@ def _usual_loss(symbol: Symbol | None) -> str:
 
 
 def _endless_batches(module: Any, data: DataIter) -> Iterator[Any]:
-    """Yield batches, epoch after epoch.
-
-    Raises:
-        StateError: there are none.
-    """
+    """Yield batches, epoch after epoch."""
     while True:
         data.reset()
         found = False

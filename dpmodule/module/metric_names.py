@@ -16,11 +16,7 @@ def check_measured(name: str, metrics: Mapping[str, Any]) -> None:
     """Refuse a name that no metric will have, as far as they can tell beforehand.
 
     Args:
-        name: as in `History`, such as "validation-accuracy".
         metrics: by what their names begin with there: "train", or the name of evaluation data.
-
-    Raises:
-        ArgumentError: there will be nothing of that name.
     """
     known: list[str] = []
     for title, metric in metrics.items():

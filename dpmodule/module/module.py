@@ -100,11 +100,7 @@ _LOSSES = {
 
 
 def _with_head(symbol: Symbol, head: Any) -> Symbol:
-    """Return a symbol with a loss on it.
-
-    Raises:
-        ArgumentError: `head` is a loss of torch, cannot be called, or does not return a symbol.
-    """
+    """Return a symbol with a loss on it."""
     name = getattr(head, "__name__", type(head).__name__)
     is_torch = isinstance(head, torch.nn.Module) or str(getattr(head, "__module__", "")).startswith("torch.")
     result = None if is_torch or not callable(head) else head(symbol)
@@ -131,7 +127,6 @@ class Module(CheckpointedModule):
 
     Args:
         symbol: the network, usually ending in a loss such as SoftmaxOutput.
-        data_names: its inputs.
         label_names: which inputs are labels; None for none.
         logger: where progress is logged.
         context: a device or a list of them.
@@ -244,7 +239,6 @@ class Module(CheckpointedModule):
             prefix: path and first part of the file names.
             epoch: number of the epoch, or "last".
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
-            kwargs: arguments of the constructor.
 
         Raises:
             ArgumentError: an argument of the constructor does not fit.
@@ -357,7 +351,6 @@ class Module(CheckpointedModule):
             file: path of the ONNX file.
             context: a device or a list of them.
             shapes: shapes of inputs, where they are to be others than the file says or it does not say them.
-            kwargs: further arguments of the constructor.
 
         Shape:
             shapes[name]: (N, ...), as the network takes the input.
@@ -381,7 +374,6 @@ class Module(CheckpointedModule):
 
     @override
     def _mark(self, step: Stage, done: bool) -> None:
-        """Go back before a step; when it is done is known here. To bind anew keeps the parameters' values."""
         if step is Stage.BOUND:
             self._binds_anew = not done
         elif not done:
@@ -389,7 +381,6 @@ class Module(CheckpointedModule):
 
     @property
     def binded(self) -> bool:
-        """Whether `bind` has been called; set to False to bind anew, with the parameters' values kept."""
         return self._stage >= Stage.BOUND and not self._binds_anew
 
     @binded.setter
@@ -523,12 +514,7 @@ class Module(CheckpointedModule):
         self.preloaded = self.preloaded_states = None
 
     def _store_for(self, wanted: BindArguments) -> ParamStore | None:
-        """Return the store that binding has to use, None for one of the module's own.
-
-        Raises:
-            ArgumentError: it is no store, or there is a module to share with, too.
-            StateError: the module cannot leave the store that it is on.
-        """
+        """Return the store that binding has to use, None for one of the module's own."""
         given, group = wanted.store, self._group
         if given is not None and not isinstance(given, ParamStore):
             raise ArgumentError(f"bind: store is of type {type(given).__name__}, expected a ParamStore")
@@ -548,11 +534,7 @@ class Module(CheckpointedModule):
         return None if wanted.shared_module is not None else present
 
     def _store_to_join(self, given: ParamStore) -> ParamStore:
-        """Return a store for a module that has been bound without one.
-
-        Raises:
-            StateError: the module has an optimizer, whose states are its own.
-        """
+        """Return a store for a module that has been bound without one."""
         if self._stage >= Stage.READY:
             raise StateError(
                 "bind: the module has an optimizer with states of its own; make a new module and bind that to the store"
@@ -560,11 +542,7 @@ class Module(CheckpointedModule):
         return given
 
     def _check_contexts(self, wanted: Sequence[Context]) -> None:
-        """Refuse other contexts while the parameters are in a store that others use, too.
-
-        Raises:
-            StateError: they are.
-        """
+        """Refuse other contexts while the parameters are in a store that others use, too."""
         if self._group is None or not (self._store_is_given or self._group.store.is_shared):
             return
         there = self._group.store.contexts
@@ -675,11 +653,7 @@ class Module(CheckpointedModule):
         self.group.reshape(list(data_shapes), labels)
 
     def _known_labels(self, label_shapes: ShapesLike) -> list[Any]:
-        """Return the label shapes that the symbol has a use for; an iterator may offer more.
-
-        Raises:
-            ArgumentError: one is neither in the symbol nor among the module's label names.
-        """
+        """Return the label shapes that the symbol has a use for; an iterator may offer more."""
         arguments = self._symbol.list_arguments()
         known = [s for s in label_shapes if s[0] in arguments]
         unknown = [s[0] for s in label_shapes if s[0] not in arguments]
@@ -693,20 +667,12 @@ class Module(CheckpointedModule):
 
     @needs(Stage.INITIALIZED)
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return copies of parameters and auxiliary states, averaged over devices, as CPU arrays.
-
-        Parameters declared ``stype="row_sparse"`` come as row-sparse arrays; the devices' own are dense.
-
-        Shape:
-            returns[0][name], returns[1][name]: that of the parameter or state.
-        """
         arg_params, aux_params = self.group.store.average()
         for name in self._row_sparse:
             arg_params[name] = arg_params[name].tostype("row_sparse")
         return {k: arg_params[k] for k in self._param_names}, {k: aux_params[k] for k in self.group.aux_names}
 
     def sync_contexts(self) -> None:
-        """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
         if len(self._context) > 1:
             self.group.store.load(*self.group.store.average())
 
@@ -930,7 +896,6 @@ class Module(CheckpointedModule):
         Args:
             train_data: as for `fit`.
             start_lr: the first rate, above 0.
-            end_lr: the last rate.
             num_batches: how many rates, and batches, there are; at least 22.
             optimizer: name, class or `Optimizer`, of which a copy is used; None: the module's own, or "sgd".
             optimizer_params: its arguments, a dict or pairs; a learning rate among them does nothing.
@@ -980,34 +945,12 @@ class Module(CheckpointedModule):
     # computing
 
     def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
-        """Get ready for the batch that comes next.
-
-        The devices keep all rows of row-sparse parameters up to date, so that none have to be fetched; what the
-        function returns is checked only.
-
-        Args:
-            data_batch: the one that comes next, with `data` and `label`.
-            sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
-
-        Shape:
-            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
-                another.
-
-        Raises:
-            ArgumentError: the function returns something else, or names what is no parameter.
-            BoundsError: there is no such row.
-        """
         if sparse_row_id_fn is not None:
             self._check_rows(sparse_row_id_fn(data_batch))
 
     @needs(Stage.BOUND)
     def _check_rows(self, wanted: object) -> None:
-        """Refuse row numbers that are none of a parameter's.
-
-        Raises:
-            ArgumentError: these are not row numbers by parameter.
-            BoundsError: there is no such row.
-        """
+        """Refuse row numbers that are none of a parameter's."""
         if wanted is None:  # a function that MXNet does not call without a store
             return
         if not isinstance(wanted, Mapping):
@@ -1022,21 +965,6 @@ class Module(CheckpointedModule):
     @alone
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        """Run forward on a batch.
-
-        Args:
-            data_batch: a `DataBatch`; its arrays may have other shapes than were bound, which binds again. They are
-                taken in the order of the bound shapes, unless `provide_data` of the batch names them.
-            is_train: None = as the module was bound.
-
-        Shape:
-            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
-                another.
-
-        Raises:
-            ArgumentError: arrays are missing.
-            ShapeError: the shapes contradict the symbol.
-        """
         if not self.group.feed.takes(data_batch):
             self._rebind_for(data_batch)
         if self._scale is not None:
@@ -1118,20 +1046,10 @@ class Module(CheckpointedModule):
 
     @needs(Stage.INITIALIZED)
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the states, a list over devices for each.
-
-        Shape:
-            returns[i][k]: that of the state on context k.
-        """
         return self.group.get_states(merge_multi_context)
 
     @needs(Stage.INITIALIZED)
     def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
-        """Set the states to arrays, as `get_states` gives them, or to a number.
-
-        Shape:
-            states[i][k]: that of the state on context k.
-        """
         self.group.set_states(states, value)
 
     @override

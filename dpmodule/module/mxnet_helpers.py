@@ -41,27 +41,14 @@ def _raise_or_warn(text: str, throw: bool) -> None:
 
 
 def names_of(names: Sequence[str] | None, argument: str) -> list[str]:
-    """Return the names that an argument lists; None lists none.
-
-    Raises:
-        ArgumentError: it is one text, which would be taken for the names of its letters.
-    """
+    """Return the names that an argument lists; None lists none."""
     if isinstance(names, str):
         raise ArgumentError(f"{argument} is {names!r}, expected a list of names: [{names!r}]")
     return list(names or ())
 
 
 def matching(method: str, patterns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the names that match some pattern, in their order.
-
-    Args:
-        method: the method that was given the patterns.
-        patterns: names, in which "*" stands for any text.
-        names: what there is.
-
-    Raises:
-        ArgumentError: a pattern matches none.
-    """
+    """Return the names that match some pattern, in their order."""
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise ArgumentError(
@@ -74,15 +61,7 @@ def check_input_names(symbol: Symbol, names: Sequence[str], typename: str, throw
     """Complain about inputs that the symbol does not have.
 
     Args:
-        symbol: the network.
-        names: inputs, as the user gave them.
-        typename: what they are: "data", "label", "state" or "fixed_param".
         throw: whether a missing one is an error; otherwise it warns.
-
-    Raises:
-        ArgumentError: one is missing and `throw` is set.
-
-    Source: MXNet 1.9.1 `module.base_module._check_input_names`.
     """
     arguments = symbol.list_arguments()
     for name in names:
@@ -96,29 +75,13 @@ def check_input_names(symbol: Symbol, names: Sequence[str], typename: str, throw
 
 
 def check_descriptions(shapes: object, argument: str) -> None:
-    """Refuse a single description of an array where a list of them is expected.
-
-    Raises:
-        ArgumentError: `shapes` is a description itself, or a dict.
-    """
+    """Refuse a single description of an array where a list of them is expected."""
     if isinstance(shapes, Mapping) or (isinstance(shapes, tuple) and shapes and isinstance(shapes[0], str)):
         raise ArgumentError(f"{argument} is {shapes!r}, expected a list: [(name, shape), ...]")
 
 
 def check_names_match(data_names: Sequence[str], data_shapes: ShapesLike, name: str, throw: bool) -> None:
-    """Complain if descriptions of inputs are not those of the module's inputs, in any order.
-
-    Args:
-        data_names: the module's inputs.
-        data_shapes: descriptions: records or tuples that begin with a name.
-        name: what they are: "data" or "label".
-        throw: whether a difference is an error; otherwise it warns.
-
-    Raises:
-        ArgumentError: they differ and `throw` is set.
-
-    Source: MXNet 1.9.1 `module.base_module._check_names_match`.
-    """
+    """Complain if descriptions of inputs are not those of the module's inputs, in any order."""
     given = [each[0] for each in data_shapes]
     if sorted(data_names) != sorted(given):
         _raise_or_warn(
@@ -137,15 +100,8 @@ def parse_data_desc(
     """Turn descriptions of inputs and labels into `DataDesc` records.
 
     Args:
-        data_names: the module's inputs.
         label_names: the module's labels; if the descriptions differ from these, it warns.
-        data_shapes: `DataDesc` records, or tuples of their arguments.
         label_shapes: as `data_shapes`; None = there are no labels.
-
-    Raises:
-        ArgumentError: `data_shapes` are not those of `data_names`.
-
-    Source: MXNet 1.9.1 `module.base_module._parse_data_desc`.
     """
     data = [d if isinstance(d, DataDesc) else DataDesc(*d) for d in data_shapes]
     check_names_match(data_names, data, "data", True)
@@ -226,7 +182,6 @@ def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDA
     """Join what the devices made along each array's batch axis; without one, the first device's array counts.
 
     Args:
-        outputs: for each output, the arrays of all devices.
         major_axis: each output's batch axis, negative if it has none.
 
     Shape:
@@ -254,13 +209,7 @@ def create_kvstore(
 
     Args:
         kvstore: a name, a store or None.
-        num_device: how many devices train.
         arg_params: the parameters by name.
-
-    Raises:
-        ArgumentError: there is no such store. If one device trains, it is a warning, as no store is needed.
-
-    Source: MXNet 1.9.1 `model._create_kvstore`.
     """
     store, on_store = None, os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
     if isinstance(kvstore, str):
@@ -294,11 +243,8 @@ def initialize_kvstore(
     """Put parameters into a store, and bring them to the devices if the store updates them.
 
     Args:
-        kvstore: the store.
-        param_arrays: for each parameter, its arrays on all devices.
         arg_params: values by name.
         param_names: names in the order of `param_arrays`.
-        update_on_kvstore: whether the optimizer runs inside the store.
 
     Shape:
         param_arrays[i][k]: that of the parameter, as all of these.
@@ -330,9 +276,7 @@ def update_params_on_kvstore(
     """Update parameters inside a store.
 
     Args:
-        param_arrays: for each parameter, its arrays on all devices.
         grad_arrays: their gradients; a parameter whose first one is None is left alone.
-        kvstore: the store, with its optimizer set.
         param_names: names in the order of `param_arrays`.
 
     Shape:
@@ -356,20 +300,13 @@ def update_params(
     """Update parameters device by device; a store, if given, adds up the gradients before.
 
     Args:
-        param_arrays: for each parameter, its arrays on all devices.
         grad_arrays: their gradients; a parameter whose first one is None is left alone.
         updater: called with indices, gradients and weights; on device k of n, parameter i has the index ``i * n + k``.
-        num_device: how many devices train.
         kvstore: the store; None = every device for itself.
         param_names: names in the order of `param_arrays`; a store needs them.
 
     Shape:
         param_arrays[i][k], grad_arrays[i][k]: that of the parameter.
-
-    Raises:
-        ArgumentError: there is a store but no `param_names`.
-
-    Source: MXNet 1.9.1 `model._update_params`, including the numbering of parameters.
     """
     if kvstore is not None and param_names is None:
         raise ArgumentError(

@@ -75,9 +75,6 @@ def history_html(title: str, names: Sequence[str], rows: Rows, places: Callable[
     """Return a history as HTML: a table of its last rows, and a small plot of each metric.
 
     Args:
-        title: a line about it.
-        names: names of the metrics.
-        rows: as in `History.rows`.
         places: returns where rows stand on the axis of epochs.
     """
     parts = [f"<div>{text(title)}</div>"]

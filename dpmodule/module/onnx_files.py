@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class Bound:
-    """A network on its way to ONNX.
-
-    Args:
-        module: a bound `Module` with parameters.
-    """
+    """A network on its way to ONNX."""
 
     def __init__(self, module: Any) -> None:
         self.symbol: Symbol = module.symbol
@@ -34,11 +30,7 @@ class Bound:
         self.inputs.update(_states(self.symbol, described, module.group.state_names))
 
     def model(self, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> Any:
-        """Return the ONNX model.
-
-        Raises:
-            ArgumentError: lists everything that ONNX has nothing for, or what does not fit.
-        """
+        """Return the ONNX model."""
         names = input_names(self.symbol, self._params)
         types = [self.inputs[name].dtype for name in names if name in self.inputs]
         shapes = {name: desc.shape for name, desc in self.inputs.items()}
@@ -102,11 +94,7 @@ def write_one(bound: Bound, path: PathLike, opset: int, dynamic: DynamicAxes, fo
 def write_buckets(
     bound: Mapping[Any, Bound], path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool
 ) -> list[str]:
-    """Write a file for each bucket, all or none, and return their paths.
-
-    Raises:
-        ArgumentError: lists what is wrong with every bucket.
-    """
+    """Write a file for each bucket, all or none, and return their paths."""
     stem, ending = os.path.splitext(os.fspath(path))
     found = {key: _model_or_error(each, opset, dynamic, fold_batchnorm) for key, each in bound.items()}
     wrong = [f"bucket {key!r}: {each}" for key, each in found.items() if isinstance(each, ArgumentError)]
@@ -133,11 +121,7 @@ def write_one_for_all(
     dynamic: DynamicAxes,
     fold_batchnorm: bool,
 ) -> str:
-    """Write one file for all buckets, and return its path.
-
-    Raises:
-        ArgumentError: the graphs of the buckets differ, or nothing says which lengths are dynamic.
-    """
+    """Write one file for all buckets, and return its path."""
     first = bound[default]
     for key, each in bound.items():
         if _structure(each.symbol.graph) != _structure(first.symbol.graph):

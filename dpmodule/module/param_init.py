@@ -33,17 +33,10 @@ def first_values(
         given: values by name; None = initialize everything.
         initializer: called with a description and an array, or a name of one; None leaves arrays as they are.
         attributes: attributes of the symbol's nodes by name.
-        allow_missing: initialize what is not given.
-        allow_extra: pass over names that `arrays` lacks.
         labels: names of variables that operators read as labels, for messages.
 
     Shape:
         arrays[name], given[name], returns[name]: that of the parameter.
-
-    Raises:
-        ArgumentError: a value is missing, has no array or is none, or `initializer` is none.
-
-    Source: MXNet 1.9.1 `Module.init_params`, including the order by names, in which random numbers are drawn.
     """
     if given is not None and not allow_extra:
         extra = [name for name in given if name not in arrays]

@@ -33,7 +33,6 @@ class PythonModule(BaseModule):
     with parameters also overrides `get_params`, `init_params`, `init_optimizer` and `update`.
 
     Args:
-        data_names: names of the inputs.
         label_names: names of the labels; None if the module takes none.
         output_names: what to call the outputs.
         logger: where progress is logged.
@@ -108,11 +107,7 @@ class PythonModule(BaseModule):
 
     @override
     def _bind(self, wanted: BindArguments) -> None:
-        """Take note of the shapes, with inputs in the order of `data_names`, and work out those of the outputs.
-
-        Raises:
-            ArgumentError: names are not the module's, or gradients are to be added up.
-        """
+        """Take note of the shapes, with inputs in the order of `data_names`, and work out those of the outputs."""
         if self._stays_bound(wanted):
             return
         wanted.refuse_store(self)
@@ -141,7 +136,6 @@ class PythonModule(BaseModule):
         raise NotImplementedError(f"{type(self).__name__} does not define _compute_output_shapes")
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return no parameters and no states."""
         return {}, {}
 
     @override
@@ -158,30 +152,14 @@ class PythonModule(BaseModule):
         """Update nothing: there are no parameters."""
 
     def all_updates(self) -> list[Any]:
-        """Return nothing: there are no parameters."""
         return []
 
     def stores(self) -> list[Any]:
-        """Return nothing: there are no parameters."""
         return []
 
     def update_metric(
         self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
     ) -> None:
-        """Show a metric the outputs, taken for scores; nothing if the module was bound without labels.
-
-        Args:
-            eval_metric: what counts the outputs.
-            labels: the batch's labels.
-            pre_sliced: refused; the module does not know contexts.
-            pad: how many samples at the end are padding that must not count.
-
-        Shape:
-            labels[i]: (N, ...), as bound.
-
-        Raises:
-            ArgumentError: labels come sliced.
-        """
         if self._label_shapes is None:
             return
         if pre_sliced:
@@ -256,18 +234,6 @@ class PythonLossModule(PythonModule):
         return [(self._output_names[0], tuple(self._data_shapes[0][1]))]
 
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        """Take scores, and in training labels.
-
-        Args:
-            data_batch: a `DataBatch`.
-            is_train: None = as the module was bound.
-
-        Shape:
-            data_batch.data[0], data_batch.label[0]: as bound; any that `grad_func` takes.
-
-        Raises:
-            ArgumentError: the batch has no label, which training needs.
-        """
         batch: Any = data_batch  # not a list of one for each context
         self._scores = batch.data[0]
         if self.for_training if is_train is None else is_train:
@@ -280,13 +246,6 @@ class PythonLossModule(PythonModule):
             self._labels = label[0]
 
     def backward(self, out_grads: OutGrads = None) -> None:
-        """Compute the gradient of the scores.
-
-        Raises:
-            ArgumentError: `out_grads` is given, of which a loss has no use.
-            StateError: nothing has been run forward in training, or the module was bound for prediction.
-            ShapeError: `grad_func` returned another shape than that of the scores.
-        """
         if out_grads is not None:
             raise ArgumentError(
                 f"{self._name}: a loss takes no out_grads; it has to be the last module of a chain"
@@ -298,11 +257,7 @@ class PythonLossModule(PythonModule):
         self._backward_impl()
 
     def _backward_impl(self) -> None:
-        """Set `_scores_grad` from `_scores` and `_labels`.
-
-        Raises:
-            ShapeError: `grad_func` returned another shape than that of the scores.
-        """
+        """Set `_scores_grad` from `_scores` and `_labels`."""
         if self._grad_func is None:
             raise NotImplementedError(f"{self._name}: give grad_func, or define _backward_impl in a subclass")
         grad = _as_array(self._grad_func(self._scores, self._labels), self._scores)
@@ -313,27 +268,11 @@ class PythonLossModule(PythonModule):
         self._scores_grad = grad
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the scores; in a list of one if `merge_multi_context` is off.
-
-        Shape:
-            returns[0]: that of the scores.
-
-        Raises:
-            StateError: nothing has been run forward.
-        """
         if self._scores is None:
             raise StateError("get_outputs: call forward() first")
         return [self._scores] if merge_multi_context else [[self._scores]]
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the gradient of the scores; in a list of one if `merge_multi_context` is off.
-
-        Shape:
-            returns[0]: that of the scores.
-
-        Raises:
-            StateError: nothing has been run backward.
-        """
         if self._scores_grad is None:
             raise StateError("get_input_grads: call backward() first")
         return [self._scores_grad] if merge_multi_context else [[self._scores_grad]]

@@ -26,9 +26,6 @@ class RunLock:
     The file ``.<name>.lock`` beside the checkpoints is locked by the system, which lets go when the process ends,
     however that is; what is left of it then is taken over by the next run. Where files cannot be locked, nothing is.
     Forked children do not share the lock, so that none of them keeps it longer than the run.
-
-    Args:
-        prefix: of the checkpoints.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -39,11 +36,7 @@ class RunLock:
         self._descriptor = -1
 
     def take(self) -> None:
-        """Take the lock.
-
-        Raises:
-            StateError: another run has it; names the prefix and the process.
-        """
+        """Take the lock."""
         if fcntl is None:
             return
         key = os.getpid(), self._path
@@ -66,11 +59,7 @@ class RunLock:
         os.close(self._descriptor)
 
     def _open_locked(self) -> int:
-        """Return the descriptor of the locked file; -1 if there can be none.
-
-        Raises:
-            StateError: another run has the lock.
-        """
+        """Return the descriptor of the locked file; -1 if there can be none."""
         while True:
             try:
                 number = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -38,9 +38,6 @@ def facts(
     """Return what has to be the same for a run to go on: the network, the optimizer, the data's form, the steps.
 
     Args:
-        module: what is trained.
-        data: what it is trained on.
-        workers: how many processes train it.
         how: what else changes the steps, as plain data by names in words.
         params: what its `get_params` returned, if that is at hand.
     """
@@ -190,16 +187,10 @@ def load_optimizer_bytes(updates: Updates, data: bytes, rate: Mapping[str, Any])
     """Continue from states and counts that `optimizer_bytes` returned; the optimizer itself stays the object it is.
 
     Args:
-        updates: hold the optimizer.
-        data: the states.
         rate: what `rate_of` returned of the saved optimizer; the program may give another learning rate, or schedule.
 
     Returns:
         How the learning rate or its schedule changes, None if it does not.
-
-    Raises:
-        FileFormatError: these are no such bytes.
-        ArgumentError: they are those of another optimizer.
     """
     states, saved = load_states(data)
     own = updates.optimizer
@@ -230,12 +221,7 @@ def load_optimizer_state(updates: Updates, state: Mapping[str, Any], rate: Mappi
 
 
 def keep_settings(updates: Updates, own: Optimizer) -> None:
-    """Go on with an optimizer in place of the one that was loaded with its states, from that one's counts.
-
-    Args:
-        updates: have loaded states.
-        own: the optimizer that the program has given.
-    """
+    """Go on with an optimizer in place of the one that was loaded with its states, from that one's counts."""
     updater = updates.active_updater()
     loaded = updater.optimizer
     if loaded is own or type(loaded) is not type(own):

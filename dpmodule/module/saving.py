@@ -38,12 +38,8 @@ class Saving:
 
     Args:
         checkpoint: the rules, their prefix, or None: nothing is saved.
-        data: the iterator that the run reads.
         lockstep: the processes that train together; the first one saves for all.
         others: what else may draw random numbers of its own, such as callbacks, by name.
-
-    Raises:
-        ArgumentError: `checkpoint` is something else.
     """
 
     def __init__(
@@ -69,11 +65,7 @@ class Saving:
         self._lock = None if checkpoint is None else RunLock(checkpoint.prefix)
 
     def __enter__(self) -> None:
-        """Keep other runs away from the prefix; those that train with this one are the same run.
-
-        Raises:
-            StateError: there is one.
-        """
+        """Keep other runs away from the prefix; those that train with this one are the same run."""
         wrong: StateError | None = None
         if self._lock is not None and not self._lockstep.rank:
             try:
@@ -110,12 +102,7 @@ class Saving:
             self._epoch_start = {**self._start.state_dict(), "reset": True}
 
     def note_position(self, nbatch: int, last: BatchLike | None = None) -> None:
-        """Note where the data and all random numbers stand.
-
-        Args:
-            nbatch: how many batches of the epoch have been read.
-            last: the last one.
-        """
+        """Note where the data and all random numbers stand."""
         if self._start is None:
             iterator: dict[str, Any] = {"state": self._data.state_dict()}
         else:
@@ -134,8 +121,6 @@ class Saving:
         """Save after a batch, at the position that was noted.
 
         Args:
-            run: the run.
-            over: whether it was the epoch's last batch.
             following: the batch that has been read since, and will be read again.
             is_repeated: whether all that has been done since is done again on resume.
         """
@@ -146,12 +131,7 @@ class Saving:
         self._save(run, files.LAST, {**run.state_dict(over), **self._position, **more})
 
     def after_epoch(self, run: RunLike, ends: bool) -> None:
-        """Save after an epoch, if it is due, at the beginning of the next one.
-
-        Args:
-            run: the run.
-            ends: whether somebody wants it to end here.
-        """
+        """Save after an epoch, if it is due, at the beginning of the next one."""
         rules = self._rules
         if rules is None:
             return
@@ -191,18 +171,7 @@ class Saving:
     # going on
 
     def found(self, resume: str | None, here: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Return the newest state to go on from; None if a run is to begin. It is asked before training.
-
-        Args:
-            resume: as `fit` was given it.
-            here: returns facts about the module and the data.
-
-        Raises:
-            ArgumentError: `resume` is "auto" without a checkpoint; or the state is that of another network, optimizer
-                or form of data: lists every difference.
-            FileError: there is no state under another prefix.
-            FileFormatError: a file is damaged.
-        """
+        """Return the newest state to go on from; None if a run is to begin. It is asked before training."""
         self._facts["facts"] = here()  # training changes attributes of some optimizers
         if resume is None:
             return None
@@ -234,11 +203,7 @@ class Saving:
         return state
 
     def _state_of_this_process(self, state: dict[str, Any] | None, prefix: str) -> dict[str, Any] | None:
-        """Return what a state, None if there is none, has of this process.
-
-        Raises:
-            ArgumentError: not all processes see the run, or it was another one.
-        """
+        """Return what a state, None if there is none, has of this process."""
         missing = self._lockstep.any(state is None)
         if state is None:
             return None
@@ -260,11 +225,6 @@ class Saving:
     ) -> str | None:
         """Give a module the parameters, and its optimizer the states, that were saved with the state found.
 
-        Args:
-            module: what is trained.
-            install: installs its optimizer anew.
-            rates: the learning rates of the saved run.
-
         Returns:
             How the learning rate changes, None if it does not.
         """
@@ -280,11 +240,7 @@ class Saving:
         return load_optimizer_bytes(chain[0], files.load_states(*self._found_at), rates[0])
 
     def load_position(self, state: Mapping[str, Any]) -> None:
-        """Bring the data and all random numbers to where they stood.
-
-        Raises:
-            StateError: the data cannot be brought there.
-        """
+        """Bring the data and all random numbers to where they stood."""
         if self._rules is not None and "rules" in state:
             self._rules.load_state_dict(state["rules"])
         self._expected = dict(state)
@@ -306,9 +262,6 @@ class Saving:
 
         Args:
             batch: the batch; None: the epoch was over.
-
-        Raises:
-            StateError: it is another batch than the one that came there.
         """
         state, self._expected = self._expected, {}
         self._compare(state.get("next"), _digest(batch))
@@ -316,15 +269,7 @@ class Saving:
             self._load_random_numbers(state["after"], is_last=True)
 
     def _load_random_numbers(self, state: Mapping[str, Any], is_last: bool) -> None:
-        """Set all random generators.
-
-        Args:
-            state: what `_random_numbers` returned.
-            is_last: whether all of the program's own generators must be there now.
-
-        Raises:
-            StateError: one is missing, or is of another kind.
-        """
+        """Set all random generators."""
         here = random_generators(self._others)
         try:
             for path, each in here.items():
@@ -460,11 +405,7 @@ _REQUIRED_KEYS |= {
 
 
 def _sort_key(path: str) -> tuple[float, int, int]:
-    """Return what orders saved states: when their run was begun, and where it stood.
-
-    Raises:
-        FileFormatError: the file holds no state; says how to go on without it.
-    """
+    """Return what orders saved states: when their run was begun, and where it stood."""
     with _with_advice(path):
         state = run_file.peek(path)
         if missing := sorted(_REQUIRED_KEYS - state.keys()):
@@ -474,11 +415,7 @@ def _sort_key(path: str) -> tuple[float, int, int]:
 
 @contextmanager
 def _with_advice(path: str) -> Iterator[None]:
-    """Let an error about a file say how to go on without it.
-
-    Raises:
-        FileFormatError: the block raised one.
-    """
+    """Let an error about a file say how to go on without it."""
     try:
         yield
     except FileFormatError as error:

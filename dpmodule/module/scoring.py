@@ -53,7 +53,6 @@ def score(
         batch_end_callback: called after every batch.
         score_end_callback: called at the end.
         reset: start `eval_data` from its beginning.
-        epoch: number handed to callbacks.
         sparse_row_id_fn: handed to `prepare`.
         count_padding: count rows that only fill up the last batch, as MXNet does.
         on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
@@ -87,11 +86,7 @@ def score(
 
 
 def _check_initialized(module: Trainable, method: str) -> None:
-    """Check that a module is bound and has parameters.
-
-    Raises:
-        StateError: it is not, or has none; the text names the call that has to come first.
-    """
+    """Check that a module is bound and has parameters."""
     if module.stage < Stage.INITIALIZED:
         raise too_early(module, method)
 
@@ -232,16 +227,7 @@ def predict(
 
 
 class RowWatch:
-    """Counts the rows of outputs that are NaN while data is predicted or scored, and says so once, at the end.
-
-    Args:
-        module: what predicts.
-        what: the name of the method, for messages.
-        on_nonfinite: "warn"; "raise", at once; or "ignore".
-
-    Raises:
-        ArgumentError: `on_nonfinite` is something else.
-    """
+    """Counts the rows of outputs that are NaN while data is predicted or scored, and says so once, at the end."""
 
     def __init__(self, module: Trainable, what: str, on_nonfinite: str) -> None:
         check_choice(what, on_nonfinite)
@@ -253,10 +239,6 @@ class RowWatch:
 
         Args:
             number: of the batch, from 0.
-            pad: how many rows at its end are padding.
-
-        Raises:
-            NonFiniteError: a row is NaN, and the choice is "raise".
         """
         if self._on_nonfinite == "ignore" or not _may_be_nan(self._module.output_probes()):
             return

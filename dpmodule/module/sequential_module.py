@@ -122,19 +122,16 @@ class SequentialModule(BaseModule):
     @property
     @needs(Stage.BOUND)
     def data_shapes(self) -> Any:
-        """Descriptions of the first module's inputs."""
         return self._modules[0].data_shapes
 
     @property
     @needs(Stage.BOUND)
     def label_shapes(self) -> Any:
-        """Descriptions of the labels; None if no module takes them."""
         return self._label_shapes
 
     @property
     @needs(Stage.BOUND)
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """(name, shape) of the last module's outputs."""
         return self._modules[-1].output_shapes
 
     def _labelled(self) -> list[BaseModule]:
@@ -145,13 +142,7 @@ class SequentialModule(BaseModule):
 
     @override
     def _bind(self, wanted: BindArguments) -> None:
-        """Bind every module to what the one before it gives.
-
-        Raises:
-            ShapeError: a module does not take the shapes before it; the text names both modules.
-            ArgumentError: it does not take their names or number; the text names both. Or memory is to be shared.
-            StateError: the chain is empty, or holds a module that was bound by itself to other shapes.
-        """
+        """Bind every module to what the one before it gives."""
         if self._stays_bound(wanted):
             return
         wanted.refuse_store(self)
@@ -209,11 +200,7 @@ class SequentialModule(BaseModule):
     @override
     @needs(Stage.BOUND)
     def _init_params(self, given: ParamArguments) -> None:
-        """Initialize every module.
-
-        Raises:
-            ArgumentError: two modules have a parameter of one name.
-        """
+        """Initialize every module."""
         if self._stage >= Stage.INITIALIZED and not given.force_init:
             return
         passing = replace(given, allow_extra=True)
@@ -225,11 +212,7 @@ class SequentialModule(BaseModule):
         self._mark(Stage.INITIALIZED, True)
 
     def _claim(self, known: dict[str, int], names: Mapping[str, Any], number: int) -> None:
-        """Note whose parameters these are.
-
-        Raises:
-            ArgumentError: another module has one of the names.
-        """
+        """Note whose parameters these are."""
         for name in names:
             if name in known:
                 other = known[name]
@@ -276,19 +259,6 @@ class SequentialModule(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        """Run all modules forward, one after the other.
-
-        Args:
-            data_batch: a `DataBatch`; modules that take labels get its labels.
-            is_train: None = as the chain was bound.
-
-        Shape:
-            data_batch.data[i], data_batch.label[i]: those bound for the first module's inputs, and for labels.
-
-        Raises:
-            ShapeError: a module does not take what the one before it made; the text names both.
-            ArgumentError: the batch is a list, or a module does not take the number of outputs before it.
-        """
         self._pass_on(data_batch, lambda module, batch: module.forward(batch, is_train=is_train))
 
     @override
@@ -297,12 +267,7 @@ class SequentialModule(BaseModule):
         self._pass_on(data_batch, lambda module, batch: module.evaluate(batch))
 
     def _pass_on(self, batch: Any, run: Callable[[BaseModule, Any], None]) -> None:
-        """Run modules in order, each on the batch with its data replaced by the outputs of the one before.
-
-        Raises:
-            ArgumentError: the batch is a list.
-            ShapeError: a module does not take what the one before it made; the text names both.
-        """
+        """Run modules in order, each on the batch with its data replaced by the outputs of the one before."""
         if isinstance(batch, list):
             raise ArgumentError("SequentialModule takes whole batches, not a list of one per context")
         for number, module in enumerate(self._modules):
@@ -318,14 +283,6 @@ class SequentialModule(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: OutGrads = None) -> None:
-        """Run all modules backward, the last one first.
-
-        Args:
-            out_grads: gradients of the last module's outputs; needed for outputs that are no losses.
-
-        Shape:
-            out_grads[i]: that of the last module's output.
-        """
         for number in reversed(range(len(self._modules))):
             module = self._modules[number]
             if number and self._grad_req != "write":
@@ -378,14 +335,6 @@ class SequentialModule(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the gradients of the first module's inputs; needs ``bind(inputs_need_grad=True)``.
-
-        Shape:
-            returns[i]: that of the first module's input.
-
-        Raises:
-            StateError: the chain was bound without `inputs_need_grad`.
-        """
         if not self.inputs_need_grad:
             raise StateError("get_input_grads: bind with inputs_need_grad=True")
         return self._modules[0].get_input_grads(merge_multi_context=merge_multi_context)
@@ -394,11 +343,6 @@ class SequentialModule(BaseModule):
     def update_metric(
         self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
     ) -> None:
-        """Show a metric the outputs of the modules that take labels; see `Module.update_metric`.
-
-        Shape:
-            labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
-        """
         takers = self._labelled()
         if not takers:
             warnings.warn(

@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 
 class ClockPart:
-    """Adds up the seconds that are spent within ``with``.
-
-    Args:
-        devices: GPUs to be waited for at the end.
-
-    Attributes:
-        seconds: their sum.
-        times: how often it was entered.
-    """
+    """Adds up the seconds that are spent within ``with``."""
 
     __slots__ = ("_begun", "_devices", "seconds", "times")
 
@@ -49,14 +41,8 @@ class ClockPart:
 class StepClock:
     """Measures how long training waits for data, computes (forward and backward), and updates.
 
-    Args:
-        module: what is trained, which is bound.
-        active: whether to measure.
-
     Attributes:
-        data: waiting for batches.
         compute: forward and backward, or a training step of the user's.
-        update: the optimizer.
     """
 
     def __init__(self, module: Trainable, active: bool) -> None:
@@ -95,11 +81,7 @@ def _gpus(module: Any) -> list[torch.device]:
 
 @contextmanager
 def repeatable(active: bool) -> Iterator[None]:
-    """Use algorithms that give the same bits every time, until the end of the block.
-
-    Args:
-        active: whether to; else nothing changes.
-    """
+    """Use algorithms that give the same bits every time, until the end of the block."""
     if not active:
         yield
         return

@@ -27,7 +27,6 @@ def describe(module: Trainable, further: Iterable[str] = ()) -> str:
 
     Args:
         module: the module; what it does not tell is left out.
-        further: what else there is to say.
     """
     kind = "shapes" if module.stage >= Stage.BOUND else "names"
     parts = [_told(module, f"{what}_{kind}") for what in ("data", "label", "output")]
@@ -50,9 +49,6 @@ def summarize(group: DataParallelExecutorGroup) -> str:
 
     Operations are those of forward on one batch; a multiplication and an addition are two. Memory is that of the
     operator's outputs for one batch.
-
-    Args:
-        group: a bound executor group.
     """
     costs = _Costs(group)
     rows = [("name (operator)", "output shape", "parameters", "trained", "FLOPs", "memory")]
@@ -89,11 +85,7 @@ def summarize(group: DataParallelExecutorGroup) -> str:
 
 
 class _Costs:
-    """Operations and memory of a batch in all, by shapes, whichever contexts share it.
-
-    Args:
-        group: a bound executor group.
-    """
+    """Operations and memory of a batch in all, by shapes, whichever contexts share it."""
 
     def __init__(self, group: DataParallelExecutorGroup) -> None:
         self._group = group

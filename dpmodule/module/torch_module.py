@@ -89,11 +89,7 @@ class TorchModule(Module):
         return self._call.module
 
     def _check_device(self) -> None:
-        """Refuse a module whose memory the first context cannot use.
-
-        Raises:
-            ArgumentError: it lies elsewhere.
-        """
+        """Refuse a module whose memory the first context cannot use."""
         device = self._context[0].torch_device
         for held, slot in self._held:
             found = self._call.value(slot).device
@@ -125,24 +121,11 @@ class TorchModule(Module):
 
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        """Run forward on a batch; see `Module.forward`.
-
-        Shape:
-            data_batch.data[i]: (N, ...), as the torch module's forward takes it.
-
-        Raises:
-            StateError: the torch module's parameters have been moved to other memory.
-        """
         self._check_memory()
         super().forward(data_batch, is_train)
 
     @needs(Stage.INITIALIZED)
     def forward_backward(self, data_batch: BatchLike) -> None:
-        """Refuse: the outputs of a torch module are no losses, so that their gradients have to be given.
-
-        Raises:
-            StateError: always.
-        """
         raise StateError(
             "TorchModule.forward_backward: the outputs are no losses; call forward() and backward(out_grads), or put "
             "the module into a SequentialModule that ends in a loss"
@@ -155,11 +138,7 @@ class TorchModule(Module):
         super().evaluate(data_batch)
 
     def _check_memory(self) -> None:
-        """Notice when the torch module has got other memory, as ``module.to(...)`` gives it.
-
-        Raises:
-            StateError: the store and the module no longer share a parameter.
-        """
+        """Notice when the torch module has got other memory, as ``module.to(...)`` gives it."""
         for held, array, part, attribute in self._places:
             if array.raw.data_ptr() != getattr(part, attribute).data_ptr():
                 raise StateError(

@@ -30,16 +30,7 @@ def as_iter(module: Trainable, data: DataLike) -> Any:
 
 
 def labelled_iter(module: Trainable, data: DataLike, task: str) -> Any:
-    """Return data as an iterator of batches that have labels if the network takes some.
-
-    Args:
-        module: the module that reads it.
-        data: the data.
-        task: what they are for, such as "fit".
-
-    Raises:
-        ArgumentError: there are no labels, and the module's symbol takes some.
-    """
+    """Return data as an iterator of batches that have labels if the network takes some."""
     found = as_iter(module, data)
     symbol = None if getattr(found, "provide_label", True) else _symbol(module)
     if symbol is not None:
@@ -57,14 +48,6 @@ def named_batches(module: Trainable, data: Any) -> Iterator[Any]:
     """Return an iterator over batches; they name their arrays where the module is bound to another order.
 
     The order is compared once, so that batches of the usual order cost nothing.
-
-    Args:
-        module: the module that reads them, bound.
-        data: an iterator of batches.
-
-    Raises:
-        ArgumentError: the module takes arrays by position, or some of its inputs are missing and others are at another
-            position.
     """
     bound = [names_bound(module, part) for part in ("data", "label")]
     provided = data.provide_data, getattr(data, "provide_label", None)
@@ -107,10 +90,6 @@ def bindable(module: Trainable, descs: Sequence[Any] | None) -> Any:
 
     Bytes of an image, and whole numbers in a table, are to be computed with; numbers of words, which are looked up,
     stay as they are.
-
-    Args:
-        module: the module that is to be bound.
-        descs: descriptions of its data.
     """
     doubtful = [desc for desc in descs or () if _is_integer(getattr(desc, "dtype", None))]
     symbol = _symbol(module) if doubtful else None
@@ -155,12 +134,7 @@ def _types(symbol: Symbol, types: dict[str, Any]) -> dict[str, Any]:
 
 
 def sample_numbers(batch: BatchLike, data: object) -> list[int] | None:
-    """Return the numbers that an iterator gives the samples of a batch, None where it gives none.
-
-    Args:
-        batch: the batch.
-        data: the iterator that has just returned it.
-    """
+    """Return the numbers that an iterator gives the samples of a batch, None where it gives none."""
     index = getattr(batch, "index", None)
     if index is None and hasattr(data, "getindex"):
         index = data.getindex()
@@ -172,8 +146,6 @@ def samples_in(module: Trainable, batch: BatchLike, data: object) -> str:
 
     Args:
         module: what was run on it; samples whose outputs are NaN are named alone, if there are some.
-        batch: the batch.
-        data: the iterator that has just returned it.
     """
     numbers = sample_numbers(batch, data)
     if numbers is None:

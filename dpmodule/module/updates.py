@@ -77,11 +77,7 @@ class ParameterGroup(Protocol):
 
 
 def check_compression(params: CompressionLike) -> None:
-    """Complain about wrong compression parameters now, before there is a store.
-
-    Raises:
-        ArgumentError: there is no such compression.
-    """
+    """Complain about wrong compression parameters now, before there is a store."""
     if params:
         from ..kvstore import Compression
 
@@ -95,11 +91,7 @@ def make_store(
 
     Args:
         kvstore: a name, a store or None; see `create_kvstore`.
-        group: whose parameters it will hold.
         compression_params: how the store compresses gradients; None = not at all.
-
-    Raises:
-        ArgumentError: there is no such store, or it does not compress gradients like this.
     """
     firsts = {str(i): arrays[0] for i, arrays in enumerate(group.param_arrays)}
     store, on_store = create_kvstore(kvstore, len(group.contexts), firsts)
@@ -122,15 +114,9 @@ def make_optimizer(
     Args:
         optimizer: a name, an `Optimizer`, or a torch class, see `opt.TorchOptimizer`.
         params: arguments for a named one or a class; rescale_grad is 1 / `num_samples` unless given.
-        group: whose parameters it updates.
         on_store: whether it runs inside a store, where a parameter has one index for all devices.
         num_samples: how many samples gradients are added up over: those of the batches of all processes; None: those of
             the group's batch.
-
-    Raises:
-        ArgumentError: there is no such optimizer, or `params` are no arguments.
-
-    Source: MXNet 1.9.1 `Module.init_optimizer`, including `rescale_grad` and the warning about it.
     """
     devices = 1 if on_store else len(group.contexts)
     names = {i * devices + k: name for i, name in enumerate(group.param_names) for k in range(devices)}
@@ -166,10 +152,6 @@ def _count_samples(store: Any, group: ParameterGroup) -> int | None:
 
     Args:
         store: the store of the module; None if there is none.
-        group: the parameters.
-
-    Raises:
-        ArgumentError: processes have stores of other kinds.
     """
     if not hasattr(store, "count_samples") or store.num_workers == 1:
         return None
@@ -192,8 +174,6 @@ class Updates:
     """Applies an optimizer to the parameters of an executor group.
 
     Args:
-        group: whose parameters.
-        optimizer: what applies the gradients.
         store: sums gradients over devices; None = every device for itself.
         updater: applies the optimizer outside the store; None = the store does it.
         parameters: names in the order in which states are numbered; None = the group's own order.
@@ -201,7 +181,6 @@ class Updates:
     Attributes:
         kept: gradients of batches before the last, for the next update; buckets share them.
         scale: what the gradients of the next update are multiplied by.
-
     Source: MXNet 1.9.1 `model._update_params` and `_update_params_on_kvstore`, including the numbering of states:
     parameter i on device k of n has the index ``i * n + k``.
     """
@@ -255,13 +234,8 @@ class Updates:
         """Make the optimizer and the store that the arguments of `init_optimizer` ask for.
 
         Args:
-            wanted: the arguments.
-            group: whose parameters.
             compression_params: how the store compresses gradients; None = not at all.
             may_be_inside: whether the optimizer may run inside the store, on a copy of the parameters.
-
-        Raises:
-            ArgumentError: there is no such optimizer or store, or it does not compress gradients like this.
         """
         store, on_store = make_store(wanted.kvstore, group, compression_params)
         on_store = on_store and may_be_inside
@@ -368,11 +342,7 @@ class Updates:
         return bool(getattr(self.store, "held", False))
 
     def say_overflow(self, overflows: bool) -> None:
-        """Tell other processes with the next `apply` whether gradients are too large here; all drop it then.
-
-        Args:
-            overflows: whether they are.
-        """
+        """Tell other processes with the next `apply` whether gradients are too large here; all drop it then."""
         say = self.store.ranks.say  # type: ignore[union-attr]
         self._overflow_before = say["overflow"]
         say["overflow"] = max(self._overflow_before, float(overflows))
@@ -440,30 +410,18 @@ class Updates:
         return GradientCheck(self.names, self._grads)
 
     def active_updater(self) -> opt.Updater:
-        """Return the updater that holds the optimizer's states, in the store or outside.
-
-        Raises:
-            StateError: a store of another kind holds them.
-        """
+        """Return the updater that holds the optimizer's states, in the store or outside."""
         found = self.updater or getattr(self.store, "updater", None)
         if not isinstance(found, opt.Updater):
             raise StateError("optimizer states are kept by a foreign kvstore; save and load them there")
         return found
 
     def saved_states(self) -> bytes:
-        """Return the optimizer's states as files hold them.
-
-        Raises:
-            StateError: a store of another kind holds them.
-        """
+        """Return the optimizer's states as files hold them."""
         return self.active_updater().get_states(dump_optimizer=False)
 
     def states_by_name(self) -> dict[str, Any]:
-        """Return the optimizer's states by parameter name, those of the first device.
-
-        Raises:
-            StateError: a store of another kind holds them.
-        """
+        """Return the optimizer's states by parameter name, those of the first device."""
         updater = self.active_updater()
         found: dict[str, Any] = {}
         for index, state in updater.states.items():
@@ -471,11 +429,7 @@ class Updates:
         return found
 
     def restore_states(self, states: Mapping[str, Any]) -> None:
-        """Put states that `states_by_name` returned into this updater, for every device.
-
-        Raises:
-            StateError: a store of another kind holds them.
-        """
+        """Put states that `states_by_name` returned into this updater, for every device."""
         updater = self.active_updater()
         if self.updater is None:
             found = dict(states)

@@ -67,13 +67,7 @@ def clear_input_grads(module: BaseModule) -> None:
 
 
 def joint(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> str:
-    """Describe the place where a module does not fit what comes before it.
-
-    Args:
-        modules: the chain.
-        number: which of them it is.
-        shapes: what comes before it.
-    """
+    """Describe the place where a module does not fit what comes before it."""
     before = f"{called(number - 1, modules[number - 1])} gives" if number else "bind was given"
     return (
         f"SequentialModule: {called(number, modules[number])} does not take what {before}, {listed(shapes)}"
@@ -81,16 +75,7 @@ def joint(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> 
 
 
 def wired(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> list[Any]:
-    """Give shapes the names of a module's inputs, by position.
-
-    Args:
-        modules: the chain.
-        number: which module it is.
-        shapes: of the outputs of the one before it.
-
-    Raises:
-        ArgumentError: the module has another number of inputs.
-    """
+    """Give shapes the names of a module's inputs, by position."""
     names = modules[number].data_names
     if len(names) != len(shapes):
         raise ArgumentError(
@@ -111,14 +96,7 @@ def check_bound(
     """Refuse a module that ignored `bind`, because it had been bound before the chain was.
 
     Args:
-        modules: the chain.
-        number: which module it is.
-        shapes: what the chain would have bound it to.
-        labels: the labels that it takes from the chain.
         needs_grad: whether it was bound before and the chain needs gradients of its inputs.
-
-    Raises:
-        StateError: it was bound to something else than the chain needs.
     """
     module = modules[number]
     bound = [(d[0], tuple(d[1])) for d in module.data_shapes]

@@ -25,9 +25,6 @@ def work_of(functor: Any) -> tuple[Any, Callable[[], Any]]:
 
     Args:
         functor: an object whose method ``__dpmodule_functor__()`` returns one with a method `run`.
-
-    Raises:
-        ArgumentError: it is something else, such as a function of Python or a functor in C++.
     """
     convert = getattr(type(functor), "__dpmodule_functor__", None)
     found = functor if convert is None else convert(functor)

@@ -41,11 +41,7 @@ class Flights:
         self._jobs: weakref.WeakValueDictionary[int, FunctorCall] = weakref.WeakValueDictionary()
 
     def add(self, job: FunctorCall) -> None:
-        """Enter a job.
-
-        Raises:
-            StateError: its functor is on its way already.
-        """
+        """Enter a job."""
         if getattr(job.functor, "reentrant", False):
             return
         with self._lock:
@@ -115,7 +111,6 @@ class SignalBus:
     """Tells an event loop that jobs have ended.
 
     Args:
-        loop: the event loop; it is not kept alive.
         create_future: unused here, as is `pipe`; the loop's own way to be woken is taken.
     """
 

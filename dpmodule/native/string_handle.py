@@ -15,13 +15,7 @@ _SHOWN = 16
 
 
 def tensor_memory(data: object) -> tuple[int, int]:
-    """Return address and size in bytes of a tensor that a StringHandle can be made over.
-
-    Raises:
-        DTypeError: `data` is no tensor and nothing else with bytes in it, or its elements are no uint8.
-        DeviceError: it is not in the memory of the CPU.
-        ArgumentError: it is not contiguous.
-    """
+    """Return address and size in bytes of a tensor that a StringHandle can be made over."""
     if not isinstance(data, torch.Tensor):
         hint = "; encode text first, data.encode()" if isinstance(data, str) else ""
         raise DTypeError(
@@ -82,16 +76,9 @@ class StringHandle(_Array):  # type: ignore[misc]  # of an array's methods, most
     Attributes:
         source: the object whose memory it is; None for memory of C++.
         offset: where in that memory it begins, in bytes.
-
     A handle over memory that can be written, such as a tensor's, shows what is written to it: its hash and its
     equality change with it, so it is no key of a dict meanwhile. A tensor's memory must stay where it is:
     `share_memory_` and `resize_` move it, which the native handle notices when it is read (StateError).
-
-    Raises:
-        DTypeError: `data` holds no bytes, or is a tensor of other elements than uint8.
-        ArgumentError: `data` is not contiguous; a slice with a step.
-        DeviceError: a tensor outside the CPU.
-        BoundsError: an index outside the bytes.
 
     Example:
         >>> handle = StringHandle(b"key=value")

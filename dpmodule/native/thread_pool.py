@@ -32,7 +32,6 @@ class ThreadPool:
     """Threads that run functors.
 
     Args:
-        threads: how many.
         name: they are called "<name>-<index>".
     """
 
@@ -145,12 +144,7 @@ class ThreadPool:
 
 
 class Worker:
-    """Sends functors to a pool, for the event loop that is running.
-
-    Args:
-        pool: the pool.
-        bus_of: returns the bus of an event loop.
-    """
+    """Sends functors to a pool, for the event loop that is running."""
 
     def __init__(self, pool: ThreadPool, bus_of: Callable[[asyncio.AbstractEventLoop], SignalBus]) -> None:
         self.pool = pool

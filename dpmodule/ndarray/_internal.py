@@ -22,15 +22,7 @@ NDArrayBase = Handle
 
 
 def _set_value(src: float, out: NDArray | None = None) -> Any:
-    """Fill an array with a number, as ``out[:] = src`` does.
-
-    Args:
-        src: the number.
-        out: the array; returned.
-
-    Raises:
-        ArgumentError: `out` is no array.
-    """
+    """Fill an array with a number, as ``out[:] = src`` does."""
     if not isinstance(out, NDArray):
         raise ArgumentError(f"_set_value: out is {type(out).__name__}, expected the array to fill")
     out[:] = src

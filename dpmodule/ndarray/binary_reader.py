@@ -44,11 +44,7 @@ class _FileReader:
         return FileFormatError(f"{self.name}: byte {self.at if at is None else at}{place}: {problem}")
 
     def need(self, count: int, what: str) -> None:
-        """Refuse if fewer than `count` bytes are left.
-
-        Raises:
-            FileFormatError: they are.
-        """
+        """Refuse if fewer than `count` bytes are left."""
         left = self.size - self.at
         if count > left:
             raise self.error(
@@ -56,11 +52,7 @@ class _FileReader:
             )
 
     def take(self, count: int, what: str) -> bytes:
-        """Read some bytes.
-
-        Raises:
-            FileFormatError: there are fewer.
-        """
+        """Read some bytes."""
         self.need(count, what)
         data = self.file.read(count)
         if len(data) != count:
@@ -69,11 +61,7 @@ class _FileReader:
         return data
 
     def fill(self, target: np.ndarray[Any, Any], what: str) -> None:
-        """Read straight into an array's memory.
-
-        Raises:
-            FileFormatError: the file ends before it is full.
-        """
+        """Read straight into an array's memory."""
         view = target.reshape(-1).view(np.uint8).data
         done = 0
         while done < len(view):
@@ -94,13 +82,7 @@ def read(file: IO[bytes], size: int, name: str, make: Make) -> Any:
     """Read arrays from an open file, as a list, or as a dict if they have names.
 
     Args:
-        file: positioned at the start of the format.
         size: bytes from there to the end.
-        name: what messages call the file.
-        make: makes an array.
-
-    Raises:
-        FileFormatError: as in `load`.
     """
     reader = _FileReader(file, size, name, make)
     _check_start(reader)
@@ -125,9 +107,6 @@ def read_one(data: bytes) -> torch.Tensor:
 
     Args:
         data: the bytes, as MXNet pickles an array.
-
-    Raises:
-        FileFormatError: as in `load`.
     """
     reader = _FileReader(io.BytesIO(data), len(data), "<array>", _dense_alone)
     found: torch.Tensor = _read_array(reader)
@@ -137,22 +116,14 @@ def read_one(data: bytes) -> torch.Tensor:
 
 
 def _dense_alone(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
-    """Return the values of an array's record.
-
-    Raises:
-        DTypeError: it is of a sparse array.
-    """
+    """Return the values of an array's record."""
     if indices:
         raise DTypeError("a sparse array where a dense one is expected")
     return values
 
 
 def _check_start(reader: _FileReader) -> None:
-    """Check the first bytes, and say what the file is instead where that can be told.
-
-    Raises:
-        FileFormatError: they are of another format.
-    """
+    """Check the first bytes, and say what the file is instead where that can be told."""
     start = reader.take(min(reader.size, 16), "the header")
     if len(start) == 16 and int.from_bytes(start[:8], "little") == LIST_MAGIC:
         return
@@ -163,11 +134,7 @@ def _check_start(reader: _FileReader) -> None:
 
 
 def _collect(reader: _FileReader, names: list[str], arrays: list[Any]) -> list[Any] | dict[str, Any]:
-    """Return what was read as list or dict.
-
-    Raises:
-        FileFormatError: two arrays have one name.
-    """
+    """Return what was read as list or dict."""
     if not names:
         return arrays
     if len(set(names)) != len(names):
@@ -177,11 +144,7 @@ def _collect(reader: _FileReader, names: list[str], arrays: list[Any]) -> list[A
 
 
 def _read_names(reader: _FileReader, count: int) -> list[str]:
-    """Read the arrays' names; none for a list.
-
-    Raises:
-        FileFormatError: there are not as many as arrays, or one is not UTF-8 text.
-    """
+    """Read the arrays' names; none for a list."""
     given = reader.number("Q", "the number of names")
     if given not in (0, count):
         raise reader.error(f"{given} names for {count} arrays; the file is damaged", reader.at - 8)
@@ -198,11 +161,7 @@ def _read_names(reader: _FileReader, count: int) -> list[str]:
 
 
 def _read_array(reader: _FileReader) -> Any:
-    """Read one record of any layout.
-
-    Raises:
-        FileFormatError: there is none, or it is damaged.
-    """
+    """Read one record of any layout."""
     magic = reader.number("I", "an array's first number")
     if magic in (V2, V3):
         return _read_current(reader, magic)
@@ -216,11 +175,7 @@ def _read_array(reader: _FileReader) -> Any:
 
 
 def _read_current(reader: _FileReader, magic: int) -> Any:
-    """Read the rest of a V2 or V3 record.
-
-    Raises:
-        FileFormatError: it is damaged.
-    """
+    """Read the rest of a V2 or V3 record."""
     storage = reader.number("i", "the storage type")
     if storage in (_ROW_SPARSE, _CSR) and magic == V2:
         return _read_sparse(reader, storage)
@@ -238,11 +193,7 @@ def _nothing(reader: _FileReader) -> Any:
 
 
 def _read_shape(reader: _FileReader) -> tuple[int, ...] | None:
-    """Read a shape; None if even the number of axes is unknown (-1).
-
-    Raises:
-        FileFormatError: it is impossible.
-    """
+    """Read a shape; None if even the number of axes is unknown (-1)."""
     axes = reader.number("i", "the number of axes")
     if axes == -1:
         return None
@@ -252,22 +203,14 @@ def _read_shape(reader: _FileReader) -> tuple[int, ...] | None:
 
 
 def _checked(reader: _FileReader, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Refuse a shape whose strides would not fit into 64 bits, though an axis of length 0 makes it empty.
-
-    Raises:
-        FileFormatError: it is one.
-    """
+    """Refuse a shape whose strides would not fit into 64 bits, though an axis of length 0 makes it empty."""
     if any(d < 0 for d in shape) or prod([d for d in shape if d]) >= 2**59:
         raise reader.error(f"shape {shape}, which ends here, is impossible; the file is damaged")
     return shape
 
 
 def _read_type(reader: _FileReader) -> str:
-    """Read an element type.
-
-    Raises:
-        FileFormatError: its number stands for none.
-    """
+    """Read an element type."""
     code = reader.number("i", "the type number")
     try:
         return dtype_from_code(code)
@@ -282,11 +225,7 @@ def _read_dense(reader: _FileReader, shape: tuple[int, ...]) -> Any:
 
 
 def _read_data(reader: _FileReader, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-    """Read the elements of a tensor.
-
-    Raises:
-        OutOfMemoryError: there is not enough memory for it.
-    """
+    """Read the elements of a tensor."""
     dtype = torch_dtype(name)
     size = prod(shape)
     reader.need(size * dtype.itemsize, f"{name} data of shape {shape}")
@@ -302,11 +241,7 @@ def _read_data(reader: _FileReader, name: str, shape: tuple[int, ...]) -> torch.
 
 
 def _read_sparse(reader: _FileReader, storage: int) -> Any:
-    """Read the rest of a sparse record; an array that was never given a shape has none of it.
-
-    Raises:
-        FileFormatError: it is damaged, or its parts do not fit each other.
-    """
+    """Read the rest of a sparse record; an array that was never given a shape has none of it."""
     stored, shape = _read_shape(reader), _read_shape(reader)
     if not shape:
         return _nothing(reader)

@@ -18,7 +18,6 @@ class CachedOp:
     """A Symbol that is called with arrays, operator by operator, and recorded as operators are.
 
     Args:
-        sym: the Symbol.
         flags: MXNet's options for its scheduler; accepted, without effect.
         thread_safe: accepted, without effect.
 
@@ -59,9 +58,6 @@ class CachedOp:
 
         Returns:
             One array, or a list if there are several outputs; `out` itself where that is given.
-
-        Raises:
-            ArgumentError: the number of arrays, or that of `out`, is wrong.
         """
         if len(args) != len(self._inputs):
             names = ", ".join(node.name for node in self._inputs)
@@ -79,11 +75,7 @@ class CachedOp:
 
 
 def _written(results: list[Any], out: Out) -> Any:
-    """Copy results into the arrays given as `out`, and return that.
-
-    Raises:
-        ArgumentError: there are more or fewer.
-    """
+    """Copy results into the arrays given as `out`, and return that."""
     targets = list(out) if isinstance(out, (list, tuple)) else [out]
     if len(targets) != len(results):
         raise ArgumentError(f"CachedOp: out has {len(targets)} arrays, expected {len(results)}")

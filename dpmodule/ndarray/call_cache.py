@@ -25,14 +25,8 @@ Found = tuple[PreparedOp, tuple[Any, ...] | list[Any]]
 class Form:
     """How the arguments of calls of one form are to be read.
 
-    Args:
-        args: positional arguments of one such call.
-        kwargs: its keyword arguments.
-
     Attributes:
         lead: how many positional arguments are inputs; the others are attributes.
-        inputs: the keywords of inputs.
-        attributes: the keywords of attributes.
         plans: by the values of the attributes and their types: the plan, and the place among the inputs as written
             of each input as the operator takes them, None where the two orders agree.
     """
@@ -92,10 +86,6 @@ def keep(forms: Forms, op: Op, args: tuple[Any, ...], kwargs: Mapping[str, Any],
 
     Args:
         forms: the operator's; one is added if the call has a new one.
-        op: the operator.
-        args: the call's positional arguments.
-        kwargs: its keyword arguments.
-        plan: what it came to.
     """
     if op.read_attrs is not None or "ctx" in kwargs or not plan.count:
         return

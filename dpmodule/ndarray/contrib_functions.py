@@ -41,7 +41,6 @@ def rand_zipfian(
 
     Args:
         true_classes: classes whose expected count is wanted as well, any shape.
-        num_sampled: how many to draw.
         range_max: number of classes.
         ctx: where to draw; None = the current context.
 

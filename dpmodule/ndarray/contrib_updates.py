@@ -43,13 +43,7 @@ def adamw_update(
     """Update a weight by AdamW; see the operator `_adamw_update`.
 
     Args:
-        weight: the weight.
-        grad: its gradient.
-        mean: running mean of the gradient, updated in place.
-        var: running variance of the gradient, updated in place.
         rescale_grad: the gradient's factor, a number or an array of one; NaN, infinite or 0 skips the step.
-        lr: learning rate.
-        eta: multiplies the whole step.
         **attributes: beta1, beta2, epsilon, wd, clip_gradient, and `out`.
 
     Returns:
@@ -73,14 +67,10 @@ def mp_adamw_update(
     """Update a 16-bit weight by AdamW through its float32 copy; see `adamw_update`.
 
     Args:
-        weight: the weight.
-        grad: its gradient.
         mean: running mean of the gradient, float32, updated in place.
         var: running variance of the gradient, float32, updated in place.
         weight32: float32 copy of the weight, updated in place.
         rescale_grad: the gradient's factor, a number or an array of one.
-        lr: learning rate.
-        eta: multiplies the whole step.
         **attributes: beta1, beta2, epsilon, wd, clip_gradient, and `out`.
 
     Returns:
@@ -105,14 +95,7 @@ def multi_adamw_update(
     """Update several weights by AdamW; see `adamw_update`.
 
     Args:
-        weights: the weights.
-        grads: their gradients.
-        mean: running means of the gradients, updated in place.
-        var: running variances of the gradients, updated in place.
         rescale_grad: the gradients' factor, a number or an array of one.
-        lrs: learning rates.
-        wds: weight decays.
-        etas: factors of the whole steps.
         size: number of weights; 0 counts them.
         **attributes: beta1, beta2, epsilon, clip_gradient, and `out`, a list.
 
@@ -140,15 +123,10 @@ def multi_mp_adamw_update(
     """Update several 16-bit weights by AdamW through their float32 copies; see `multi_adamw_update`.
 
     Args:
-        weights: the weights.
-        grads: their gradients.
         mean: running means of the gradients, float32, updated in place.
         var: running variances of the gradients, float32, updated in place.
         weights32: float32 copies of the weights, updated in place.
         rescale_grad: the gradients' factor, a number or an array of one.
-        lrs: learning rates.
-        wds: weight decays.
-        etas: factors of the whole steps.
         size: number of weights; 0 counts them.
         **attributes: beta1, beta2, epsilon, clip_gradient, and `out`, a list.
 
@@ -174,13 +152,7 @@ def multi_lamb_update(
     """Update several weights by LAMB; see the operator `_multi_lamb_update`.
 
     Args:
-        weights: the weights.
-        grads: their gradients.
-        mean: running means of the gradients, updated in place.
-        var: running variances of the gradients, updated in place.
         step_count: number of this update of each weight, from 1.
-        lrs: learning rates.
-        wds: weight decays.
         num_tensors: number of weights; 0 counts them.
         **attributes: beta1, beta2, epsilon, rescale_grad, clip_gradient, lower_bound, upper_bound,
             bias_correction, and `out`, a list.
@@ -208,16 +180,11 @@ def multi_mp_lamb_update(
     """Update several 16-bit weights by LAMB through their float32 copies; see `multi_lamb_update`.
 
     Args:
-        weights: the weights.
-        grads: their gradients.
         mean: running means of the gradients, float32, updated in place.
         var: running variances of the gradients, float32, updated in place.
         weights32: float32 copies of the weights, updated in place.
         step_count: number of this update of each weight, from 1.
-        lrs: learning rates.
-        wds: weight decays.
         num_tensors: number of weights; 0 counts them.
-        **attributes: as for `multi_lamb_update`.
 
     Returns:
         The new weights, or `out`.

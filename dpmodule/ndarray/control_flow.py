@@ -40,10 +40,6 @@ def foreach(
     Returns:
         The outputs of all calls, stacked along a new axis 0 and nested as `body` returned them, and the last states.
 
-    Raises:
-        ArgumentError: something is no array, or there is no data.
-        ShapeError: the arrays of `data` differ in length.
-
     Example:
         >>> outs, last = mx.nd.contrib.foreach(lambda x, s: (x + s, x + s), mx.nd.array([[1], [2]]), mx.nd.zeros((1,)))
         >>> outs.asnumpy().tolist(), last.asnumpy().tolist()
@@ -67,11 +63,7 @@ def foreach(
 
 
 def _scalar(value: object, kind: Callable[[Any], Any], what: str) -> Any:
-    """Return a number or an array of one element as a Python number.
-
-    Raises:
-        ArgumentError: it is neither.
-    """
+    """Return a number or an array of one element as a Python number."""
     plain = value.asscalar() if isinstance(value, Handle) else value  # type: ignore[attr-defined]
     try:
         return kind(plain)
@@ -80,11 +72,7 @@ def _scalar(value: object, kind: Callable[[Any], Any], what: str) -> Any:
 
 
 def _step(func: Callable[..., tuple[Any, Any]], variables: list[Any]) -> tuple[list[Any], Any, list[Any]]:
-    """Run the body of a while loop once.
-
-    Raises:
-        ArgumentError: it returns another number of loop variables.
-    """
+    """Run the body of a while loop once."""
     outputs, new = func(*variables)
     leaves, form = flatten([] if outputs is None else outputs, _leaf, "while_loop: an output of func")
     after = [] if new is None else list(new) if isinstance(new, (list, tuple)) else [new]
@@ -112,10 +100,6 @@ def while_loop(
     Returns:
         The outputs of all steps, stacked along a new axis 0 whose length is always `max_iterations` (zeros behind the
         last step), and the last loop variables. Without a single step the outputs are an empty list.
-
-    Raises:
-        ArgumentError: `max_iterations` is missing, or `func` returns something else than described.
-        ShapeError: the condition is an array of several elements, or outputs change their shape.
     """
     if max_iterations is None:
         raise ArgumentError("while_loop: max_iterations should be specified")
@@ -138,11 +122,7 @@ def while_loop(
 
 
 def _stacked(column: Sequence[Any], length: int, number: int) -> Any:
-    """Stack the outputs of all steps and fill up with zeros.
-
-    Raises:
-        ShapeError: they differ in shape.
-    """
+    """Stack the outputs of all steps and fill up with zeros."""
     first = column[0]
     if any(each.shape != first.shape for each in column):
         shapes = ", ".join(f"step {i} {each.shape}" for i, each in enumerate(column))
@@ -160,9 +140,5 @@ def cond(pred: Handle | Number, then_func: Callable[[], Any], else_func: Callabl
     Args:
         pred: one number; 0 chooses `else_func`.
         then_func: ``() -> outputs``.
-        else_func: the same.
-
-    Raises:
-        ShapeError: `pred` has several elements.
     """
     return then_func() if _scalar(pred, bool, "cond: pred") else else_func()

@@ -42,11 +42,7 @@ def jsonable(value: object) -> Any:
 
 
 def integers(value: ShapeLike) -> tuple[int, ...]:
-    """Return an integer, or several in a tuple, list or array, as a tuple.
-
-    Raises:
-        TypeError: it is something else.
-    """
+    """Return an integer, or several in a tuple, list or array, as a tuple."""
     if type(value) is tuple or not hasattr(value, "__index__") or isinstance(value, np.ndarray):
         return tuple(index(v) for v in value)
     return (index(value),)
@@ -57,9 +53,6 @@ def wanted_shape(shape: ShapeLike) -> tuple[int, ...]:
 
     Args:
         shape: an integer, or integers in a tuple, list or array.
-
-    Raises:
-        ShapeError: it is none of these, or holds a negative number or one beyond 63 bits.
     """
     try:
         dims = integers(shape)
@@ -77,10 +70,6 @@ def host_array(source: ArrayLike, dtype: str) -> np.ndarray[Any, Any]:
 
     Integers wrap around and fractions are cut, as in C and in MXNet; float32 stands in for bfloat16. Texts that
     hold numbers, such as the cells of a table read from a file, are read.
-
-    Raises:
-        DTypeError: `source` holds something else than numbers, or lists of different lengths.
-        NonFiniteError: NaN or infinity where an integer type is wanted.
     """
     try:
         array = np.asarray(source)
@@ -106,11 +95,7 @@ def host_array(source: ArrayLike, dtype: str) -> np.ndarray[Any, Any]:
 
 
 def _numbers_in(texts: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
-    """Read an array of texts.
-
-    Raises:
-        DTypeError: one is no number of the wanted type.
-    """
+    """Read an array of texts."""
     try:
         return texts.astype(np.float32 if dtype == "bfloat16" else dtype)
     except (ValueError, OverflowError) as error:
@@ -118,17 +103,7 @@ def _numbers_in(texts: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]
 
 
 def tensor_of(value: Handle | ArrayLike, dtype: torch.dtype, name: str, device: torch.device) -> torch.Tensor:
-    """Return a number, list, array or NDArray as a tensor to copy from; it may share memory with `value`.
-
-    Args:
-        value: what a user gave.
-        dtype: type wanted; NDArrays and tensors keep theirs.
-        name: the same type as a name.
-        device: where the tensor should be.
-
-    Raises:
-        DTypeError: `value` holds no numbers.
-    """
+    """Return a number, list, array or NDArray as a tensor to copy from; it may share memory with `value`."""
     if isinstance(value, Handle):
         return value.raw.to(device)
     if isinstance(value, torch.Tensor):
@@ -151,10 +126,6 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
 
 
 def dtype_pair(dtype: DTypeLike) -> tuple[str, torch.dtype]:
-    """Return a user's dtype as a name and as torch's type.
-
-    Raises:
-        DTypeError: there is no such type.
-    """
+    """Return a user's dtype as a name and as torch's type."""
     name = dtype_name(dtype)
     return name, torch_dtype(name)

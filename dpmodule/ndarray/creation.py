@@ -44,7 +44,6 @@ def array(
     A sparse array, or a sparse matrix of SciPy, gives a sparse array.
 
     Args:
-        source_array: the values; always copied.
         ctx: where to put it; None = the current context.
         dtype: element type; None = that of an NDArray, float32 for anything else.
 
@@ -84,13 +83,7 @@ def _filled(
     out: NDArray | None,
     extra: dict[str, Any],
 ) -> NDArray:
-    """Make an array of one number (None: leave the memory as it is), or fill `out` with it.
-
-    Raises:
-        ArgumentError: an unknown keyword, or a storage type that cannot be had like this.
-        ShapeError: `out` has another shape.
-        OutOfMemoryError: there is not enough memory.
-    """
+    """Make an array of one number (None: leave the memory as it is), or fill `out` with it."""
     unknown = set(extra) - {"name", "stype"}
     if unknown:
         raise ArgumentError(
@@ -120,11 +113,7 @@ def _filled(
 
 
 def _check_known(name: str, shape: ShapeLike) -> None:
-    """Refuse shapes that MXNet takes for unknown ones.
-
-    Raises:
-        ShapeError: there are no axes, or one has length 0, outside `util.np_shape`.
-    """
+    """Refuse shapes that MXNet takes for unknown ones."""
     dims = wanted_shape(shape)
     if not mode.is_np_shape() and not (dims and all(dims)):
         raise ShapeError(
@@ -143,7 +132,6 @@ def zeros(
     """Return an array of zeros.
 
     Args:
-        shape: lengths of the axes.
         ctx: where to put it; None = the current context.
         dtype: element type; None = float32.
         out: array to fill instead of making one.
@@ -167,7 +155,6 @@ def ones(
     """Return an array of ones; arguments as in `zeros`.
 
     Args:
-        shape: lengths of the axes.
         ctx: where to put it; None = the current context.
         dtype: element type; None = float32.
         out: array to fill instead of making one.
@@ -184,7 +171,6 @@ def empty(
     """Return an array with whatever values its memory holds; arguments as in `zeros`.
 
     Args:
-        shape: lengths of the axes.
         ctx: where to put it; None = the current context.
         dtype: element type; None = float32.
         stype: storage type, "default", "row_sparse" or "csr"; None = "default".
@@ -202,7 +188,6 @@ def full(
     """Return an array of one number, or of values that broadcast to `shape`; arguments as in `zeros`.
 
     Args:
-        shape: lengths of the axes.
         val: the number, or an array that is stretched to the shape.
         ctx: where to put it; None = the current context.
         dtype: element type; None = float32.
@@ -232,11 +217,9 @@ def arange(
     Args:
         start: first number; the end, counted from 0, if `stop` is None.
         stop: end, not included.
-        step: distance.
         repeat: how often each number comes.
         infer_range: has no meaning for arrays; accepted.
         ctx: where to put it; None = the current context.
-        dtype: element type.
 
     Raises:
         OpError: the step does not lead from start to stop.
@@ -256,12 +239,10 @@ def linspace(
     """Return `num` evenly spaced numbers from `start` to `stop`, which is left out if `endpoint` is False.
 
     Args:
-        start: the first number.
         stop: the last number, or with `endpoint` off the one that would follow.
         num: how many.
         endpoint: whether `stop` is one of them.
         ctx: where to put it; None = the current context.
-        dtype: element type.
     """
     if num == 0:
         return empty((0,), ctx, dtype)
@@ -275,7 +256,6 @@ def eye(
     """Return an N x M matrix (M = 0: square) with ones on diagonal `k`, zeros elsewhere.
 
     Args:
-        N: rows.
         M: columns; 0 for as many as rows.
         k: which diagonal: 0 for the main one, above it if positive, below it if negative.
         ctx: where to put it; None = the current context.
@@ -332,7 +312,6 @@ def from_numpy(
     Args:
         ndarray: the values; their type is kept.
         zero_copy: share memory; as in MXNet, `ndarray` becomes read-only, and writing to the result changes it.
-        array_cls: class of the result.
 
     Raises:
         ArgumentError: memory is to be shared but is not C-contiguous, or belongs to something read-only.
@@ -355,11 +334,7 @@ def from_numpy(
 
 
 def _make_shareable(ndarray: np.ndarray[Any, Any]) -> None:
-    """Refuse memory that cannot be shared; allow writing where only the array forbids it.
-
-    Raises:
-        ArgumentError: it is not C-contiguous, or belongs to something read-only.
-    """
+    """Refuse memory that cannot be shared; allow writing where only the array forbids it."""
     if not ndarray.flags.c_contiguous:
         raise ArgumentError("only C-contiguous arrays can be shared; pass zero_copy=False")
     try:
@@ -382,20 +357,12 @@ def from_dlpack(dlpack: object) -> NDArray:
 
 
 def to_dlpack_for_read(data: NDArray) -> Any:
-    """Return a DLPack capsule over an array's memory, for reading.
-
-    Args:
-        data: a dense array.
-    """
+    """Return a DLPack capsule over an array's memory, for reading."""
     return data.to_dlpack_for_read()
 
 
 def to_dlpack_for_write(data: NDArray) -> Any:
-    """Return a DLPack capsule over an array's memory, for writing.
-
-    Args:
-        data: a dense array.
-    """
+    """Return a DLPack capsule over an array's memory, for writing."""
     return data.to_dlpack_for_write()
 
 
@@ -468,7 +435,6 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
     """Write one-hot rows into `out`: 1 in the column that `indices` names, 0 elsewhere.
 
     Args:
-        indices: numbers of columns.
         out: what is written to and returned.
 
     Shape:
@@ -494,7 +460,6 @@ def split_v2(
     """Cut an array into equal parts, or before the given indices (see `NDArray.split_v2`).
 
     Args:
-        ary: the array.
         indices_or_sections: number of equal parts, or a tuple of positions to cut at.
         axis: the axis to cut.
         squeeze_axis: drop the axis where a part has length 1 along it.
@@ -508,7 +473,6 @@ def histogram(
     """Count values in bins, as `numpy.histogram` does.
 
     Args:
-        a: the values.
         bins: number of equal bins, or an NDArray of their edges.
         range: smallest and greatest edge; None = those of the values.
 

@@ -90,7 +90,6 @@ class CSRNDArray(BaseSparseNDArray):
         Args:
             shape: (rows, columns).
             ctx: where to put it.
-            dtype: element type.
 
         Raises:
             OutOfMemoryError: there are too many rows.
@@ -134,7 +133,6 @@ class CSRNDArray(BaseSparseNDArray):
         """Return a matrix of what an operator made; parts are shared.
 
         Args:
-            record: the parts as torch tensors.
             ctx: on which they are.
         """
         found = cls(record.values, record.columns, record.starts, record.shape, ctx)
@@ -142,22 +140,15 @@ class CSRNDArray(BaseSparseNDArray):
         return found
 
     def record(self) -> Csr:
-        """Return what operators read; parts are shared. Errors as for `parts`."""
         found = Csr(*self.parts(), self._shape)
         found.home = self
         return found
 
     def take_over(self, record: Csr) -> None:
-        """Take over what an operator made, of this matrix's shape; parts are shared.
-
-        Args:
-            record: the parts as torch tensors, on this array's device.
-        """
         self.values, self._columns, self._starts = record.values, record.columns, record.starts
         self._checked = True
 
     def check_bounds(self) -> None:
-        """Check that rows begin in order and that columns are within the matrix; errors as for `parts`."""
         if self._checked:
             return
         starts, columns, stored = self._starts, self._columns, self.values.numel()
@@ -172,15 +163,6 @@ class CSRNDArray(BaseSparseNDArray):
         self._checked = True
 
     def check_format(self, full_check: bool = True) -> None:
-        """Check that rows begin in order, and that columns are within the matrix and ascending in each row.
-
-        Args:
-            full_check: look at the order of columns too.
-
-        Raises:
-            BoundsError: a column is outside the matrix.
-            ArgumentError: anything else is wrong.
-        """
         starts, columns, _ = self.parts()
         if not full_check:
             return
@@ -190,18 +172,12 @@ class CSRNDArray(BaseSparseNDArray):
             raise ArgumentError("csr array: the indices of a row must be ascending and all different")
 
     def dense(self) -> Tensor:
-        """Return all elements as a new dense tensor; elements stored twice add up."""
         starts, columns, values = self.parts()
         found = self._zeros()
         rows = torch.arange(self._shape[0], device=found.device).repeat_interleave(starts.diff())
         return found.index_put_((rows, columns), values, accumulate=True)
 
     def assign(self, other: Handle) -> None:
-        """Take over another array's elements, converted to this one's type and device; shapes agree.
-
-        Args:
-            other: an array of any storage type.
-        """
         found = other if isinstance(other, CSRNDArray) else CSRNDArray.from_dense(other)
         starts, columns, values = found.parts()
         like = self.values
@@ -210,17 +186,11 @@ class CSRNDArray(BaseSparseNDArray):
         self._checked = True
 
     def replaced(self, values: Tensor, ctx: Context | None = None) -> CSRNDArray:
-        """Return a matrix that stores other values in the same places."""
         columns, starts = (part.to(values.device, copy=True) for part in (self._columns, self._starts))
         return CSRNDArray(values, columns, starts, self._shape, ctx or self.context)
 
     def __getitem__(self, key: IndexLike) -> NDArray:
-        """Return rows as a new matrix: one by its number, or a slice without step.
-
-        Raises:
-            ArgumentError: another key.
-            BoundsError: there is no such row.
-        """
+        """Return rows as a new matrix: one by its number, or a slice without step."""
         rows = self._shape[0]
         if isinstance(key, int):
             if not -rows <= key < rows:

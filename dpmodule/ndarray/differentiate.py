@@ -36,11 +36,7 @@ def _reached(nodes: Iterable[TapeNode | None]) -> dict[TapeNode, None]:
 
 
 def _head_node(head: Handle) -> TapeNode:
-    """Return the node of an array that gradients are computed of.
-
-    Raises:
-        StateError: it is in no graph.
-    """
+    """Return the node of an array that gradients are computed of."""
     if not in_graph(head):
         raise StateError(
             "Cannot differentiate node because it is not in a computational graph: compute it inside "
@@ -51,11 +47,7 @@ def _head_node(head: Handle) -> TapeNode:
 
 
 def _seed(root: Tensor, given: Handle | None, create_graph: bool) -> Tensor:
-    """Return the gradient that differentiation starts from at a head.
-
-    Raises:
-        ShapeError: the given one has another number of elements.
-    """
+    """Return the gradient that differentiation starts from at a head."""
     if given is None:
         return torch.ones_like(root, requires_grad=False)
     if given.stype == "ragged":
@@ -69,11 +61,7 @@ def _seed(root: Tensor, given: Handle | None, create_graph: bool) -> Tensor:
 
 
 def _wanted(reached: dict[TapeNode, None], variables: Sequence[Handle] | None) -> list[TapeVariable]:
-    """Return the variables to differentiate with respect to.
-
-    Raises:
-        StateError: there is none, or one is no variable or not below the heads.
-    """
+    """Return the variables to differentiate with respect to."""
     if variables is None:
         found = [n for n in reached if isinstance(n, TapeVariable) and n.request != "null"]
         if not found:
@@ -102,19 +90,11 @@ def differentiate(
     """Compute gradients of heads, each weighted by its head gradient.
 
     Args:
-        heads: arrays that were recorded.
         head_grads: as many gradients; None stands for ones.
         variables: what to differentiate with respect to; None = write into all variables that the heads depend on.
-        retain_graph: keep the graph for another time.
-        create_graph: record the gradients, too.
-        train_mode: the training flag that users' gradient functions see.
 
     Returns:
         The gradients of `variables`, as new arrays; empty if that is None.
-
-    Raises:
-        StateError: a head was not recorded, or nothing requires a gradient.
-        ShapeError: a head gradient does not fit its head.
     """
     nodes = [_head_node(head) for head in heads]
     reached = _reached(nodes)
@@ -148,11 +128,7 @@ def differentiate(
 def _engine(
     roots: Sequence[Tensor], seeds: Sequence[Tensor], inputs: Sequence[Tensor], retain: bool, create: bool
 ) -> Sequence[Tensor | None]:
-    """Run torch's backward; None stands for inputs that nothing depends on.
-
-    Raises:
-        StateError: a part of the graph was freed before.
-    """
+    """Run torch's backward; None stands for inputs that nothing depends on."""
     if not roots or not inputs:
         return [None] * len(inputs)
     try:

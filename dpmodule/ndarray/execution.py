@@ -51,19 +51,11 @@ def execute(plan: PreparedOp, arrays: Sequence[Handle], ctx: Context | None = No
     """Run a prepared operator; record it if this thread records and an input is in a graph.
 
     Args:
-        plan: the operator with its attributes.
-        arrays: its inputs.
         ctx: where the result goes; None = the first input's context.
         out: array, or list of arrays, to write the results into; None makes new ones.
 
     Returns:
         One array, or a list if the operator has several outputs; `out` itself where that is given.
-
-    Raises:
-        OpError: an input is not an array, or the operator failed on these inputs.
-        ShapeError: the shapes do not fit each other, the operator or `out`.
-        DTypeError: the types do not.
-        StateError: `out` is in a graph that is being recorded.
     """
     try:
         recorded = mode.is_recording() and recording.is_wanted(arrays, out)
@@ -121,12 +113,7 @@ def _run_integers(plan: PreparedOp, arrays: Sequence[Handle], traced: Traced, ct
 def _attempt(
     plan: PreparedOp, env: Env | None, arrays: Sequence[Handle], tensors: list[torch.Tensor], traced: bool
 ) -> Results:
-    """Run an operator, and say in its errors what it was given.
-
-    Raises:
-        OpError: the operator failed on these inputs.
-        ShapeError: their shapes do not fit it.
-    """
+    """Run an operator, and say in its errors what it was given."""
     try:
         return _run(plan, env, tensors, traced)
     except MXNetError:

@@ -35,11 +35,7 @@ _numbered: WeakValueDictionary[int, Handle] = WeakValueDictionary()
 
 
 def _of_number(number: object) -> Handle:
-    """Return the array of a number that `Handle._as_parameter_` gave out.
-
-    Raises:
-        ArgumentError: it is no number of an array that lives.
-    """
+    """Return the array of a number that `Handle._as_parameter_` gave out."""
     found = _numbered.get(number.value or 0) if isinstance(number, ctypes.c_void_p) else None
     if found is None:
         raise ArgumentError(f"NDArray takes a tensor and a context, got {number!r} alone; use nd.array(x)")
@@ -58,10 +54,8 @@ class Handle:
 
     Args:
         tensor: the values; shared, not copied, and never one that requires grad.
-        ctx: the context the array belongs to.
         pinned: the memory is shared with a view, a user or another library.
         writable: accepted and ignored.
-
     `tensor` may also be the number of an array that lives, as ``ctypes.cast(array, NDArrayHandle)`` gives it, and
     `ctx` then be left out: monitors written for MXNet make their arrays like that.
 

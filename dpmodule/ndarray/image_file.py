@@ -62,10 +62,6 @@ def imdecode(
 
 
 def _check_shape(name: str, shape: tuple[int, ...], values: torch.Tensor) -> None:
-    """Check that an image fits where it is to be written.
-
-    Raises:
-        ShapeError: it does not.
-    """
+    """Check that an image fits where it is to be written."""
     if tuple(shape) != tuple(values.shape):
         raise ShapeError(f"imdecode: {name} has shape {tuple(shape)}, the image {tuple(values.shape)}")

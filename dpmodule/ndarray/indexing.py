@@ -30,12 +30,7 @@ _FULL = slice(None)
 
 
 def read(source: torch.Tensor, key: Handle | IndexLike) -> tuple[torch.Tensor, bool]:
-    """Return the part of `source` that `key` selects, and whether it shares memory with `source`.
-
-    Raises:
-        BoundsError: an index outside an axis, or too many indices.
-        ArgumentError: a key of a kind that arrays do not take.
-    """
+    """Return the part of `source` that `key` selects, and whether it shares memory with `source`."""
     if type(key) is int and source.dim() > 0:
         position = _position(key, 0, source.shape[0])
         part = source[position] if source.dim() > 1 else source[position : position + 1]
@@ -52,13 +47,7 @@ def read(source: torch.Tensor, key: Handle | IndexLike) -> tuple[torch.Tensor, b
 
 
 def write(target: torch.Tensor, key: Handle | IndexLike, value: torch.Tensor) -> None:
-    """Write `value`, broadcast and converted, to the part of `target` that `key` selects.
-
-    Raises:
-        BoundsError: an index outside an axis, or too many indices.
-        ShapeError: `value` does not broadcast to the selected shape.
-        ArgumentError: a key of a kind that arrays do not take.
-    """
+    """Write `value`, broadcast and converted, to the part of `target` that `key` selects."""
     items = _expand(_items(key, target.device), target.shape)
     if value.untyped_storage().data_ptr() == target.untyped_storage().data_ptr():
         value = value.clone()
@@ -71,12 +60,7 @@ def write(target: torch.Tensor, key: Handle | IndexLike, value: torch.Tensor) ->
 
 
 def whole(target: torch.Tensor, key: Handle | IndexLike) -> tuple[int, ...] | None:
-    """Return the shape that `key` selects if that is all of `target`, in its order and by a basic key; else None.
-
-    Raises:
-        BoundsError: an index outside an axis, or too many indices.
-        ArgumentError: a key of a kind that arrays do not take.
-    """
+    """Return the shape that `key` selects if that is all of `target`, in its order and by a basic key; else None."""
     items = _expand(_items(key, target.device), target.shape)
     axis = 0
     for item in items:
@@ -92,11 +76,7 @@ def whole(target: torch.Tensor, key: Handle | IndexLike) -> tuple[int, ...] | No
 
 
 def _items(key: Handle | IndexLike, device: torch.device) -> list[Any]:
-    """Turn a key into a list of integers, slices, None, Ellipsis and index tensors.
-
-    Raises:
-        ArgumentError: a part of it is of a kind that arrays do not take.
-    """
+    """Turn a key into a list of integers, slices, None, Ellipsis and index tensors."""
     items: list[Any] = []
     for each in key if isinstance(key, tuple) else (key,):
         if each is None or each is Ellipsis:
@@ -118,11 +98,7 @@ def _items(key: Handle | IndexLike, device: torch.device) -> list[Any]:
 
 
 def _plain_slice(given: slice) -> slice:
-    """Return a slice with plain Python integers.
-
-    Raises:
-        ArgumentError: a bound is no integer.
-    """
+    """Return a slice with plain Python integers."""
     try:
         return slice(*(None if v is None else _whole(v) for v in (given.start, given.stop, given.step)))
     except (TypeError, ValueError):
@@ -135,11 +111,7 @@ def _whole(value: object) -> int:
 
 
 def _index_tensors(key: Handle | IndexLike, device: torch.device) -> list[Any]:
-    """Return an index array as an integer tensor; a mask becomes one tensor per axis it covers.
-
-    Raises:
-        ArgumentError: it is no rectangular array, or holds something else than whole numbers or booleans.
-    """
+    """Return an index array as an integer tensor; a mask becomes one tensor per axis it covers."""
     if isinstance(key, Handle):
         tensor = key.raw
     elif isinstance(key, torch.Tensor):
@@ -166,11 +138,7 @@ def _index_tensors(key: Handle | IndexLike, device: torch.device) -> list[Any]:
 
 
 def _as_int64(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return whole numbers, also those in floating point, as int64.
-
-    Raises:
-        ArgumentError: there are fractions.
-    """
+    """Return whole numbers, also those in floating point, as int64."""
     if array.dtype.kind == "f" and not np.all(array == np.trunc(array)):
         raise ArgumentError("an index array holds fractions; expected whole numbers")
     return np.array(array, dtype=np.int64, order="C")
@@ -183,11 +151,7 @@ class _Mask:
         self.tensor = tensor
 
     def resolve(self, shape: Sequence[int]) -> list[torch.Tensor]:
-        """Return the positions of True, one tensor per axis.
-
-        Raises:
-            BoundsError: the mask has another shape.
-        """
+        """Return the positions of True, one tensor per axis."""
         if tuple(self.tensor.shape) != tuple(shape):
             raise BoundsError(
                 f"a mask of shape {tuple(self.tensor.shape)} does not fit axes of lengths {tuple(shape)}"
@@ -203,11 +167,7 @@ def _covered(item: Any) -> int:
 
 
 def _expand(items: list[Any], shape: Sequence[int]) -> list[Item]:
-    """Fill in the axes a key leaves out, resolve masks and check bounds.
-
-    Raises:
-        BoundsError: there are too many indices, two ellipses, or an index is outside its axis.
-    """
+    """Fill in the axes a key leaves out, resolve masks and check bounds."""
     used = sum(map(_covered, items))
     if used > len(shape):
         raise BoundsError(f"too many indices ({used}) for an array of {len(shape)} axes")
@@ -233,22 +193,14 @@ def _expand(items: list[Any], shape: Sequence[int]) -> list[Item]:
 
 
 def _position(index: int, axis: int, length: int) -> int:
-    """Return an index counted from the start.
-
-    Raises:
-        BoundsError: it is outside the axis.
-    """
+    """Return an index counted from the start."""
     if not -length <= index < length:
         raise BoundsError(f"index {index} is out of bounds for axis {axis} with size {length}")
     return index % length
 
 
 def _positions(index: torch.Tensor, axis: int, length: int) -> torch.Tensor:
-    """Check an index tensor here: on a GPU torch would abort, on a CPU a write would stop half way.
-
-    Raises:
-        BoundsError: one is outside the axis.
-    """
+    """Check an index tensor here: on a GPU torch would abort, on a CPU a write would stop half way."""
     if index.numel():
         low, high = (int(v) for v in index.aminmax())
         if low < -length or high >= length:
@@ -291,9 +243,6 @@ def _block(items: list[Item]) -> tuple[list[Item], tuple[int, ...]]:
     """Give all index tensors, and integers beside them, one common shape.
 
     NumPy counts an integer beside an index array as an index array; torch does not.
-
-    Raises:
-        BoundsError: index arrays do not broadcast to one shape.
     """
     tensors = [i for i in items if isinstance(i, torch.Tensor)]
     try:
@@ -350,11 +299,7 @@ def _selected_shape(shape: Sequence[int], advanced: list[Any], block: tuple[int,
 
 
 def fit(value: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Drop leading axes of length 1 that `shape` lacks, and check that the rest broadcasts.
-
-    Raises:
-        ShapeError: it does not.
-    """
+    """Drop leading axes of length 1 that `shape` lacks, and check that the rest broadcasts."""
     given = tuple(value.shape)
     while value.dim() > len(shape) and value.shape[0] == 1:
         value = value[0]

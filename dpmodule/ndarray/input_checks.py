@@ -16,12 +16,7 @@ from .op_dispatch import PreparedOp
 
 
 def check_alike(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> None:
-    """Refuse inputs of different types, and of different shapes where the operator does not broadcast.
-
-    Raises:
-        DTypeError: the types differ.
-        ShapeError: the shapes do.
-    """
+    """Refuse inputs of different types, and of different shapes where the operator does not broadcast."""
     first = tensors[0]
     for tensor in tensors[1:]:
         if plan.same_type and tensor.dtype != first.dtype:
@@ -67,13 +62,7 @@ def failure(plan: PreparedOp, arrays: Sequence[Handle], error: Exception) -> MXN
 
 
 def targets_of(plan: PreparedOp, results: Sequence[torch.Tensor], out: Out) -> list[Handle]:
-    """Return the arrays given as `out`, which fit the results.
-
-    Raises:
-        OpError: there are more or fewer, or one is no array.
-        ShapeError: one has another shape than its result.
-        DTypeError: one has another type.
-    """
+    """Return the arrays given as `out`, which fit the results."""
     targets: list[Any] = list(out) if isinstance(out, (list, tuple)) else [out]
     if len(targets) != len(results):
         raise OpError(f"{plan.op.name}: out has {len(targets)} arrays, expected {len(results)}")

@@ -25,12 +25,7 @@ _EXTRA = ("name", "out", "ctx")
 
 
 def as_context(ctx: ContextLike | str | None) -> Context:
-    """Return the context meant by `ctx`: a Context, torch device, text such as "cpu(0)", or None for the current one.
-
-    Raises:
-        ArgumentError: it is none of these.
-        DeviceError: the device does not exist here.
-    """
+    """Return the context meant by `ctx`: a Context, torch device, text such as "cpu(0)", or None (the current one)."""
     if ctx is None:
         return current_context().check()
     if isinstance(ctx, (Context, torch.device)):
@@ -49,11 +44,7 @@ def _inputs_of(
 
 
 def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: dict[str, Any]) -> list[Any]:
-    """Return the inputs in the operator's order.
-
-    Raises:
-        OpError: one is missing, or one is given that does not exist under these attributes.
-    """
+    """Return the inputs in the operator's order."""
     if op.variadic is not None:
         total = op.variadic.total(op.variadic.units(len(positional) + len(named)))
         a = op.parse(attributes) if op.variadic.fixed is not None else None
@@ -89,14 +80,9 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | N
     """Run an operator as a user called it: inputs first, then attributes, by position or name.
 
     Args:
-        op: the operator.
-        args: positional arguments.
         kwargs: inputs and attributes by name; also `out`, `name` (accepted, unused) and, for operators
             without inputs, `ctx`.
         forms: where to keep what has been found out about the call, for the next one like it.
-
-    Raises:
-        OpError: arguments that do not fit the declaration.
     """
     out = kwargs.get("out")
     rest = {k: v for k, v in kwargs.items() if k not in _EXTRA}

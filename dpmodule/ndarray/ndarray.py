@@ -148,11 +148,7 @@ class NDArray(Handle, OpMethods):
         return self.raw
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Return the values as a NumPy array, sharing memory on the CPU unless a copy is needed or wanted.
-
-        Raises:
-            ValueError: `copy` is False, and it takes one.
-        """
+        """Return the values as a NumPy array, sharing memory on the CPU unless a copy is needed or wanted."""
         array = to_numpy(self.raw)
         shares = self.raw.device.type == "cpu" and self.raw.dtype != torch.bfloat16
         if copy is False and not (shares and (dtype is None or array.dtype == np.dtype(dtype))):
@@ -187,11 +183,7 @@ class NDArray(Handle, OpMethods):
         return int(self.asscalar())
 
     def __bool__(self) -> bool:
-        """Say whether the only element is not 0; an empty array is False.
-
-        Raises:
-            ShapeError: there are several elements.
-        """
+        """Say whether the only element is not 0; an empty array is False."""
         if self.size > 1:
             raise ShapeError("the truth value of an NDArray with multiple elements is ambiguous")
         return self.size == 1 and bool(self.raw.reshape(-1)[0])
@@ -224,11 +216,7 @@ class NDArray(Handle, OpMethods):
     # --- parts
 
     def __len__(self) -> int:
-        """Return the length of the first axis.
-
-        Raises:
-            DTypeError: there is no axis.
-        """
+        """Return the length of the first axis."""
         if not self.raw.dim():
             raise DTypeError("len() of an array without axes")
         return self.raw.shape[0]
@@ -238,12 +226,7 @@ class NDArray(Handle, OpMethods):
             yield self[i]
 
     def __getitem__(self, key: IndexLike) -> NDArray:
-        """Return a part: a view where `key` selects one run of memory, else a copy (see `indexing`).
-
-        Raises:
-            BoundsError: an index outside an axis, or too many indices.
-            ArgumentError: a key of a kind that arrays do not take.
-        """
+        """Return a part: a view where `key` selects one run of memory, else a copy (see `indexing`)."""
         if type(key) is slice and key == _ALL:
             return self
         if self.trace is not None and mode.is_recording():
@@ -257,16 +240,7 @@ class NDArray(Handle, OpMethods):
         return tape.apply(self, lambda t: indexing.read(t, key)[0], "getitem", shared)
 
     def __setitem__(self, key: IndexLike, value: Handle | ArrayLike) -> None:
-        """Write numbers or an array, broadcast and converted to this array's type, to a part.
-
-        Raises:
-            DTypeError: `value` is neither numbers nor an array.
-            ShapeError: `value` does not broadcast to the part.
-            BoundsError: an index outside an axis, or too many indices.
-            ArgumentError: a key of a kind that arrays do not take.
-            StateError: `autograd.record()` is active, and the array is in the graph, or a recorded one is written to a
-                part.
-        """
+        """Write numbers or an array, broadcast and converted to this array's type, to a part."""
         if mode.is_recording() and self._write_recorded(key, value):
             return
         tensor = self.raw
@@ -289,11 +263,7 @@ class NDArray(Handle, OpMethods):
             indexing.write(tensor, key, source)
 
     def _write_recorded(self, key: IndexLike, value: Handle | ArrayLike) -> bool:
-        """Do what recording asks of a write; say whether that was all.
-
-        Raises:
-            StateError: this array is in a graph, or a part of it would be.
-        """
+        """Do what recording asks of a write; say whether that was all."""
         shape = indexing.whole(self.raw, key)
         if shape is not None and isinstance(value, np.ndarray):  # MXNet copies it past the operators
             return False
@@ -332,7 +302,6 @@ class NDArray(Handle, OpMethods):
         """Write a number to ``self[begin:end:step]``, given axis by axis, and return self.
 
         Args:
-            value: the number.
             begin: where the part begins on each axis; None on an axis stands for its beginning.
             end: where it ends on each axis, exclusive; None stands for the axis' end.
             step: distance of the places on each axis; None for 1.
@@ -348,13 +317,7 @@ class NDArray(Handle, OpMethods):
         return NDArray(tensor, self.context, True)
 
     def _derive(self, name: str, function: Callable[[Tensor], Tensor], view: bool) -> NDArray:
-        """Return an array made of a view of this one's tensor: that view, or a copy; recorded if need be.
-
-        Args:
-            name: what to call it in a recorded graph.
-            function: makes the view.
-            view: share memory.
-        """
+        """Return an array made of a view of this one's tensor: that view, or a copy; recorded if need be."""
         if view:
             return tape.apply(self, function, name, True)
         return tape.apply(self, lambda tensor: _clone(function(tensor)), name)
@@ -581,9 +544,6 @@ class NDArray(Handle, OpMethods):
 
         A row or element that is all zeros is not stored. The array itself is returned if it has that type.
 
-        Args:
-            stype: name of the storage type.
-
         Raises:
             ArgumentError: there is no such storage type.
             ShapeError: the array has too few axes for it, or too many.
@@ -692,11 +652,7 @@ def _write_all(tensor: torch.Tensor, value: Any) -> bool:
 
 
 def _slices(begin: Bounds, end: Bounds, step: Bounds | None) -> tuple[slice, ...]:
-    """Return the slices of begin, end and step, given axis by axis.
-
-    Raises:
-        ArgumentError: they differ in length.
-    """
+    """Return the slices of begin, end and step, given axis by axis."""
     steps = tuple(step) if step else (None,) * len(begin)
     if not len(begin) == len(end) == len(steps):
         raise ArgumentError(f"begin {begin}, end {end} and step {step} differ in length")
@@ -713,13 +669,7 @@ def _unpickle(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> NDArray
 
 
 def converted(array: NDArray, stype: str, convert: Callable[[Any], Any]) -> NDArray:
-    """Return an array in another storage type, by way of the operator where autograd is to know of it.
-
-    Args:
-        array: the array.
-        stype: the storage type.
-        convert: makes it of the array.
-    """
+    """Return an array in another storage type, by way of the operator where autograd is to know of it."""
     if mode.is_recording() and tape.in_graph(array):
         return cast("NDArray", call(get("cast_storage"), (array,), {"stype": stype}))
     return cast("NDArray", convert(array))

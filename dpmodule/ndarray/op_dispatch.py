@@ -21,12 +21,9 @@ class PreparedOp:
     """An operator whose attributes have been read, ready to run on tensors.
 
     Args:
-        op: the operator.
-        attributes: as given by the caller, values or text.
         count: number of inputs given.
 
     Attributes:
-        a: the attributes, read.
         alone: its rule for sparse arrays counts even where all inputs are dense.
         count: number of inputs the operator takes under them.
         function: what the operator is once its attributes are known, if that is one function of tensors.
@@ -37,9 +34,6 @@ class PreparedOp:
             inputs.
         states: auxiliary states with new values: number among these, and position among the inputs.
         visible: number of outputs.
-
-    Raises:
-        OpError: an attribute does not fit its declaration, or says another number of inputs than are given.
     """
 
     __slots__ = (

@@ -41,11 +41,7 @@ def make_face(op: Op, name: str) -> Face:
 
 
 def face(name: str) -> Face:
-    """Return the function of an operator's name or alias, making it on first use.
-
-    Raises:
-        AttributeError: there is no such operator; the text offers names that look alike.
-    """
+    """Return the function of an operator's name or alias, making it on first use."""
     found = _faces.get(name)
     if found is None:
         op = find(name)
@@ -56,9 +52,5 @@ def face(name: str) -> Face:
 
 
 def face_of(space: str, name: str) -> Face:
-    """Return a namespace's function by its public name.
-
-    Raises:
-        AttributeError: the namespace has no such operator.
-    """
+    """Return a namespace's function by its public name."""
     return face(named_in("nd", space, name))

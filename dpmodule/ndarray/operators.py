@@ -91,11 +91,7 @@ class Binary:
         right = self.right
 
         def compare(lhs: Handle, rhs: Any) -> Any:
-            """Compare an array with what stands on its right.
-
-            Raises:
-                DTypeError: that is neither a number nor an array.
-            """
+            """Compare an array with what stands on its right."""
             result = right(lhs, rhs)
             if result is NotImplemented and rhs is not None:
                 raise DTypeError(
@@ -106,11 +102,7 @@ class Binary:
         return compare
 
     def function(self, lhs: Operand, rhs: Operand) -> Any:
-        """Run on any mixture of arrays and numbers.
-
-        Raises:
-            DTypeError: one is neither.
-        """
+        """Run on any mixture of arrays and numbers."""
         if isinstance(lhs, Handle):
             result = self.right(lhs, rhs)
         elif isinstance(rhs, Handle):
@@ -179,7 +171,6 @@ def add(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return ADD.function(lhs, rhs)
 
@@ -189,7 +180,6 @@ def subtract(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return SUB.function(lhs, rhs)
 
@@ -199,7 +189,6 @@ def multiply(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return MUL.function(lhs, rhs)
 
@@ -209,7 +198,6 @@ def divide(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return DIV.function(lhs, rhs)
 
@@ -222,7 +210,6 @@ def modulo(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return MOD.function(lhs, rhs)
 
@@ -242,7 +229,6 @@ def maximum(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return MAX.function(lhs, rhs)
 
@@ -252,7 +238,6 @@ def minimum(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return MIN.function(lhs, rhs)
 
@@ -262,7 +247,6 @@ def equal(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return EQ.function(lhs, rhs)
 
@@ -272,7 +256,6 @@ def not_equal(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return NE.function(lhs, rhs)
 
@@ -282,7 +265,6 @@ def greater(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return GT.function(lhs, rhs)
 
@@ -292,7 +274,6 @@ def greater_equal(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return GE.function(lhs, rhs)
 
@@ -302,7 +283,6 @@ def lesser(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return LT.function(lhs, rhs)
 
@@ -312,7 +292,6 @@ def lesser_equal(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return LE.function(lhs, rhs)
 
@@ -322,7 +301,6 @@ def logical_and(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return AND.function(lhs, rhs)
 
@@ -332,7 +310,6 @@ def logical_or(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return OR.function(lhs, rhs)
 
@@ -342,6 +319,5 @@ def logical_xor(lhs: Operand, rhs: Operand) -> Any:
 
     Args:
         lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-        rhs: right operand.
     """
     return XOR.function(lhs, rhs)

@@ -70,7 +70,6 @@ class RaggedNDArray(NDArray):
         """Return an array of what an operator made; parts are shared.
 
         Args:
-            record: the parts as torch tensors.
             ctx: on which they are.
         """
         found = cls.__new__(cls)
@@ -85,7 +84,6 @@ class RaggedNDArray(NDArray):
         Args:
             shape: (rows, ...); behind the first axis the shape of one element.
             ctx: where to put it.
-            dtype: element type.
         """
         device = ctx.torch_device
         values = torch.zeros((0, *shape[1:]), dtype=dtype, device=device)
@@ -122,19 +120,10 @@ class RaggedNDArray(NDArray):
         self._refuse("dense form")
 
     def overwrite(self, values: Tensor) -> NoReturn:
-        """Refuse: rows of different lengths are no dense tensor.
-
-        Args:
-            values: the elements, of the array's shape.
-        """
         self._refuse("dense form")
 
     def _refuse(self, name: str) -> NoReturn:
-        """Say what ragged arrays do not have.
-
-        Raises:
-            ArgumentError: always.
-        """
+        """Say what ragged arrays do not have."""
         raise ArgumentError(
             f"a ragged array has no {name}; use .values, .padded() or a row, or make dense rows with sequence_pool"
         )
@@ -160,22 +149,18 @@ class RaggedNDArray(NDArray):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of rows, and the trailing axes of their elements."""
         return self._record.shape
 
     @property
     def ndim(self) -> int:
-        """Number of axes of `shape`."""
         return len(self._record.shape)
 
     @property
     def size(self) -> int:
-        """Number of numbers in all rows."""
         return self._record.values.numel()
 
     @property
     def dtype(self) -> Any:
-        """Element type, as that of a dense array."""
         return NDArray(self._record.values, self.context).dtype
 
     def __len__(self) -> int:
@@ -185,10 +170,6 @@ class RaggedNDArray(NDArray):
         """Return one row by its number, as a dense array, or a slice of rows without step, as a ragged one.
 
         Memory is shared.
-
-        Raises:
-            ArgumentError: another key.
-            BoundsError: there is no such row.
         """
         rows = len(self)
         if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
@@ -202,12 +183,7 @@ class RaggedNDArray(NDArray):
         return RaggedNDArray.of_record(self._record.range(begin, max(begin, end)), self.context)
 
     def __setitem__(self, key: IndexLike, value: Handle | ArrayLike) -> None:
-        """Write all rows: ``array[:] = other``, a ragged array of this shape, whose rows may have other lengths.
-
-        Raises:
-            ArgumentError: another key, or a value that is no ragged array.
-            ShapeError: another number of rows, or other trailing axes.
-        """
+        """Write all rows: ``array[:] = other``, a ragged array of this shape, whose rows may have other lengths."""
         if not (type(key) is slice and key == _ALL) or not isinstance(value, RaggedNDArray):
             raise ArgumentError(
                 "ragged arrays are written whole, as array[:] = nd.ragged_array(values, offsets), got "
@@ -225,7 +201,6 @@ class RaggedNDArray(NDArray):
         return RaggedNDArray.of_record(picked, self.context)
 
     def tolist(self) -> list[Any]:
-        """Return the rows as lists of Python numbers, nested for further axes."""
         values, offsets = to_numpy(self._record.values), to_numpy(self._record.offsets)
         return [values[first:last].tolist() for first, last in zip(offsets, offsets[1:])]
 
@@ -284,23 +259,12 @@ class RaggedNDArray(NDArray):
     # --- copies, types and places
 
     def copy(self) -> RaggedNDArray:
-        """Return a copy in the same context."""
         return RaggedNDArray.of_record(self._record.clone(), self.context)
 
     def detach(self) -> RaggedNDArray:
-        """Return an array over the same elements that is in no graph."""
         return RaggedNDArray.of_record(self._record.detach(), self.context)
 
     def copyto(self, other: Handle | ContextLike) -> Any:
-        """Copy into another ragged array of this shape, or into a new one in another context.
-
-        Returns:
-            The array copied to.
-
-        Raises:
-            ShapeError: the other array has another number of rows, or other trailing axes.
-            DTypeError: `other` is no ragged array and no context.
-        """
         if isinstance(other, (Context, torch.device)):
             where = as_context(other)
             return RaggedNDArray.of_record(self._record.to(where.torch_device).clone(), where)
@@ -315,21 +279,10 @@ class RaggedNDArray(NDArray):
         return other
 
     def as_in_context(self, context: ContextLike) -> RaggedNDArray:
-        """Return this array itself if it is in a context, else a copy there.
-
-        Args:
-            context: such as ``mx.gpu(0)``.
-        """
         where = as_context(context)
         return self if where == self.context else self.copyto(where)
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> RaggedNDArray:
-        """Return a copy of another type; this array itself if `copy` is False and the type is the same.
-
-        Args:
-            dtype: the element type, as NumPy type, torch dtype or name.
-            copy: whether to copy even where nothing changes.
-        """
         wanted = dtype_pair(dtype)[1]
         if not copy and wanted == self._record.dtype:
             return self
@@ -337,34 +290,16 @@ class RaggedNDArray(NDArray):
         return RaggedNDArray.of_record(self._record.replaced(values), self.context)
 
     def tostype(self, stype: str) -> NDArray:
-        """Return this array itself for "ragged".
-
-        Args:
-            stype: name of the storage type.
-
-        Raises:
-            ArgumentError: any other storage type.
-        """
         if stype == self.stype:
             return self
         raise ArgumentError(f"a ragged array has no {stype!r} form; use .values or .padded()")
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """Make this array a variable: `backward` computes its gradient, into a new ragged array of zeros.
-
-        Args:
-            grad_req: "write", "add", or "null" for none.
-            stype: None or "ragged".
-
-        Raises:
-            ArgumentError: another storage type, or no such `grad_req`.
-        """
         if stype not in (None, self.stype):
             raise ArgumentError(f"attach_grad: stype is {stype!r}, expected 'ragged' for a ragged array")
         tape.mark(self, RaggedNDArray.of_record(self._zeros_record(), self.context), grad_req)
 
     def asnumpy(self) -> NoReturn:
-        """Refuse: rows of different lengths are no NumPy array."""
         self._refuse("asnumpy()")
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -372,7 +307,6 @@ class RaggedNDArray(NDArray):
         self._refuse("form for NumPy")
 
     def wait_to_read(self) -> None:
-        """Wait until the elements are there."""
         NDArray(self._record.values, self.context).wait_to_read()
 
     wait_to_write = wait_to_read
@@ -467,12 +401,7 @@ def _kept_type(values: ArrayLike) -> Any:
 
 
 def _joined(rows: ArrayLike, ctx: Context, dtype: DTypeLike) -> tuple[Tensor, Tensor]:
-    """Return the values and offsets of a list of rows.
-
-    Raises:
-        ArgumentError: there is no row, or `rows` is no list.
-        ShapeError: rows have different trailing axes.
-    """
+    """Return the values and offsets of a list of rows."""
     if not isinstance(rows, (list, tuple)) or not rows:
         given = "an empty list" if isinstance(rows, (list, tuple)) else type(rows).__name__
         raise ArgumentError(f"ragged_array: without offsets, values are {given}, expected a list of rows")
@@ -487,13 +416,7 @@ def _joined(rows: ArrayLike, ctx: Context, dtype: DTypeLike) -> tuple[Tensor, Te
 
 
 def _offsets(offsets: ArrayLike, values: Tensor) -> Tensor:
-    """Return checked offsets as int64 on the values' device.
-
-    Raises:
-        ArgumentError: they make no sense.
-        ShapeError: there are none.
-        DTypeError: they are no integers.
-    """
+    """Return checked offsets as int64 on the values' device."""
     raw = offsets.raw if isinstance(offsets, NDArray) else torch.as_tensor(offsets)
     if raw.dim() != 1 or not raw.numel():
         raise ShapeError(f"ragged_array: offsets have shape {tuple(raw.shape)}, expected (N + 1,)")

@@ -43,13 +43,7 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     """Call ``_random_<name>`` on numbers or ``_sample_<name>`` on arrays.
 
     Args:
-        name: the distribution.
-        params: parameters by the name they have as attributes.
-        samples: the names they have as inputs, in the same order.
         options: shape, dtype, ctx, out and whatever else was given.
-
-    Raises:
-        ArgumentError: the parameters are neither all numbers nor all arrays.
     """
     given = {k: v for k, v in options.items() if v is not None}
     if all(is_number(p) for p in params.values()):
@@ -273,7 +267,6 @@ def randint(
     """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`.
 
     Args:
-        low: the smallest integer.
         high: the integer after the greatest.
         shape: shape of the result, (1,) if None; with array parameters what each element draws.
         dtype: int32 (None) or int64.

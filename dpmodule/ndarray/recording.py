@@ -19,11 +19,7 @@ Tensors = Sequence[torch.Tensor | None]
 
 
 def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
-    """Say whether an input is in a graph, after checking that `out` may be written.
-
-    Raises:
-        StateError: it may not.
-    """
+    """Say whether an input is in a graph, after checking that `out` may be written."""
     if out is not None:
         for target in out if isinstance(out, (list, tuple)) else (out,):
             if isinstance(target, Handle):
@@ -36,12 +32,7 @@ def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
 
 
 def has_copies(arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> bool:
-    """Say whether a gradient flows through float64 copies of integers (see `tape.Variable`).
-
-    Args:
-        arrays: inputs of an operator.
-        tensors: the traced tensors of these.
-    """
+    """Say whether a gradient flows through float64 copies of integers (see `tape.Variable`)."""
     return tape.TapeVariable.any_copies and any(
         array.stype == "default" and tensor.dtype is not array.raw.dtype
         for array, tensor in zip(arrays, tensors, strict=True)
@@ -54,10 +45,7 @@ def states_of(
     """Return the auxiliary states that backward has to write; None if a call leaves them as they are.
 
     Args:
-        plan: the operator.
-        arrays: its inputs.
         values: the new values that the call returned after its outputs, None for what stays.
-        again: returns them as they would be now.
     """
     chosen = {i: position for i, position in plan.states if values[i] is not None}
     if not chosen:
@@ -77,10 +65,6 @@ def arrays_of(
     """Return traced results as arrays, or write them to `out`.
 
     Args:
-        plan: the operator.
-        results: its outputs.
-        node: its place in the graph.
-        ctx: where the results are.
         out: arrays to write to, or None.
     """
     if out is not None:
@@ -99,11 +83,6 @@ def arrays_of(
 
 def by_rule(plan: PreparedOp, env: Env, arrays: Sequence[Handle]) -> Any:
     """Run an operator on what sparse arrays store, and record it.
-
-    Args:
-        plan: the operator.
-        env: what it may know.
-        arrays: its inputs.
 
     Returns:
         The resulting array, or a list of several; None if the operator has no rule for these inputs that can be

@@ -92,7 +92,6 @@ class RowSparseNDArray(BaseSparseNDArray):
         Args:
             shape: (rows, ...).
             ctx: where to put it.
-            dtype: element type.
         """
         device = ctx.torch_device
         values = torch.empty((0, *shape[1:]), dtype=dtype, device=device)
@@ -126,35 +125,19 @@ class RowSparseNDArray(BaseSparseNDArray):
         """Return an array of what an operator made; parts are shared.
 
         Args:
-            record: the parts as torch tensors.
             ctx: on which they are.
         """
         return cls(record.values, record.rows, record.shape, ctx, True)
 
     def record(self) -> Rows:
-        """Return what operators read; parts are shared. Errors as for `parts`."""
         found = Rows(*self.parts(), self._shape)
         found.home = self
         return found
 
     def take_over(self, record: Rows) -> None:
-        """Take over what an operator made, of this array's shape; parts are shared.
-
-        Args:
-            record: the parts as torch tensors, on this array's device.
-        """
         self.values, self._rows, self._tidy = record.values, record.rows, True
 
     def check_format(self, full_check: bool = True) -> None:
-        """Check that the stored rows are within the array, ascending and all different.
-
-        Args:
-            full_check: look at every row; if False there is nothing to check.
-
-        Raises:
-            BoundsError: a row is outside the array.
-            ArgumentError: rows are out of order, or one is stored twice.
-        """
         if not full_check or self._tidy:
             return
         self.check_bounds()
@@ -166,11 +149,6 @@ class RowSparseNDArray(BaseSparseNDArray):
             raise ArgumentError(f"row_sparse array: indices must be ascending; this one {what}")
 
     def check_bounds(self) -> None:
-        """Check that the stored rows are within the array, in whatever order.
-
-        Raises:
-            BoundsError: one is not.
-        """
         if self._tidy or not self._rows.numel():
             return
         low, high = int(self._rows.min()), int(self._rows.max())
@@ -180,16 +158,10 @@ class RowSparseNDArray(BaseSparseNDArray):
             )
 
     def dense(self) -> Tensor:
-        """Return all elements as a new dense tensor."""
         rows, values = self.parts()
         return self._zeros().index_copy_(0, rows, values)
 
     def assign(self, other: Handle) -> None:
-        """Take over another array's elements, converted to this one's type and device; shapes agree.
-
-        Args:
-            other: an array of any storage type.
-        """
         found = other if isinstance(other, RowSparseNDArray) else RowSparseNDArray.from_dense(other)
         rows, values = found.parts()
         like = self.values
@@ -197,16 +169,10 @@ class RowSparseNDArray(BaseSparseNDArray):
         self._rows, self._tidy = rows.to(like.device, copy=True), True
 
     def replaced(self, values: Tensor, ctx: Context | None = None) -> RowSparseNDArray:
-        """Return an array that stores other values in the same rows."""
         rows = self._rows.to(values.device, copy=True)
         return RowSparseNDArray(values, rows, self._shape, ctx or self.context, self._tidy)
 
     def fill(self, number: float) -> None:
-        """Store one number in all places; afterwards all rows are stored, whatever the number.
-
-        Args:
-            number: what every element becomes.
-        """
         like = self.values
         self.values = torch.full(self._shape, number, dtype=like.dtype, device=like.device)
         self._rows, self._tidy = torch.arange(self._shape[0], device=like.device), True
@@ -260,11 +226,6 @@ def row_numbers(indices: ArrayLike, count: int) -> Tensor:
 
     Args:
         indices: an NDArray or a list, in any order and shape.
-        count: how many rows there are.
-
-    Raises:
-        BoundsError: a row is outside the array.
-        DTypeError: `indices` holds no numbers.
     """
     try:
         given = indices.raw if isinstance(indices, Handle) else torch.as_tensor(np.asarray(indices))

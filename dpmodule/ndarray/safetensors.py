@@ -45,12 +45,8 @@ def write(file: IO[bytes], arrays: Mapping[str, Handle], metadata: Mapping[str, 
     Larger elements come first, so that all of them are aligned; the header has the order of `arrays`.
 
     Args:
-        file: the file.
         arrays: dense arrays by name.
         metadata: texts by name.
-
-    Raises:
-        ArgumentError: an array is sparse or ragged, or its name cannot be written.
     """
     for name, array in arrays.items():
         _check(name, array)
@@ -75,11 +71,7 @@ def write(file: IO[bytes], arrays: Mapping[str, Handle], metadata: Mapping[str, 
 
 
 def _check(name: str, array: Handle) -> None:
-    """Check that the format has room for an array and its name.
-
-    Raises:
-        ArgumentError: it has not.
-    """
+    """Check that the format has room for an array and its name."""
     if name == METADATA:
         raise ArgumentError(f"safetensors has no array {METADATA!r}: that is where texts stand; rename it")
     try:
@@ -99,13 +91,6 @@ def read(path: str) -> tuple[dict[str, NDArray], dict[str, str]]:
     A file of 16 MB or more is not read but mapped into memory, where writing changes the array alone, not the file:
     its values come from the disk when they are first used. A file that is replaced meanwhile, as this package and
     others do, does not matter; one that a program writes to in place shows through.
-
-    Args:
-        path: the file.
-
-    Raises:
-        FileError: it cannot be read.
-        FileFormatError: it is damaged; all that is wrong with its header is told.
     """
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -125,10 +110,6 @@ def read_bytes(data: bytes | bytearray | memoryview, name: str) -> dict[str, NDA
 
     Args:
         data: the bytes; the arrays have copies.
-        name: what messages call them.
-
-    Raises:
-        FileFormatError: as in `read`.
     """
     content = bytearray(data)
     length = header_length(bytes(content[:LENGTH_BYTES]), len(content), name)
@@ -138,11 +119,7 @@ def read_bytes(data: bytes | bytearray | memoryview, name: str) -> dict[str, NDA
 
 @contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
-    """Open a file for reading, as the last valid save left it; errors name it.
-
-    Raises:
-        FileError: it cannot be opened or read.
-    """
+    """Open a file for reading, as the last valid save left it; errors name it."""
     settle(path)
     try:
         with open(path, "rb", buffering=0, opener=regular_file) as file:
@@ -161,11 +138,7 @@ def _header(file: IO[bytes], size: int, path: str) -> SafetensorsHeader:
 
 
 def _content(file: IO[bytes], size: int, path: str) -> Any:
-    """Return the whole file, in memory that may be written to.
-
-    Raises:
-        FileFormatError: the file shrank meanwhile.
-    """
+    """Return the whole file, in memory that may be written to."""
     if size >= _MAPPED_BYTES and os.name == "posix":
         try:
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
@@ -178,11 +151,7 @@ def _content(file: IO[bytes], size: int, path: str) -> Any:
 
 
 def _fill(file: IO[bytes], target: bytearray, path: str) -> None:
-    """Read from a file until some memory is full.
-
-    Raises:
-        FileFormatError: the file ends before.
-    """
+    """Read from a file until some memory is full."""
     view, done = memoryview(target), 0
     while done < len(view):
         got = file.readinto(view[done:])  # type: ignore[attr-defined]
@@ -207,8 +176,6 @@ def _tensor(
     """Return a tensor over its part of the file's bytes.
 
     Args:
-        entry: where it lies.
-        data: where in the file the data begin.
         content: the file's bytes, which stay as long as the tensor.
     """
     dtype = torch_dtype(entry.dtype)

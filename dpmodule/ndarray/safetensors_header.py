@@ -86,10 +86,6 @@ def header_length(head: bytes, size: int, name: str) -> int:
     Args:
         head: the file's first 8 bytes.
         size: the file's size in bytes.
-        name: what messages call the file.
-
-    Raises:
-        FileFormatError: it is too long, or does not lie within the file.
     """
     length = int.from_bytes(head[:LENGTH_BYTES], "little")
     if len(head) < LENGTH_BYTES or size < LENGTH_BYTES + 2:
@@ -114,10 +110,6 @@ def read_header(text: bytes, size: int, name: str) -> SafetensorsHeader:
     Args:
         text: the header's bytes.
         size: the file's size in bytes.
-        name: what messages call the file.
-
-    Raises:
-        FileFormatError: it is no such header, or what it says cannot be; all that is wrong is told.
     """
     end = LENGTH_BYTES + len(text)
     content = _parsed(text, name)
@@ -134,11 +126,7 @@ def read_header(text: bytes, size: int, name: str) -> SafetensorsHeader:
 
 
 def _parsed(text: bytes, name: str) -> dict[str, Any]:
-    """Return the JSON of a header.
-
-    Raises:
-        FileFormatError: it is no JSON, or a name stands there twice.
-    """
+    """Return the JSON of a header."""
     where = f"{name}: byte {LENGTH_BYTES} (the header)"
     try:
         if text[:1] != b"{":
@@ -154,11 +142,7 @@ def _parsed(text: bytes, name: str) -> dict[str, Any]:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the dict of a JSON object whose keys are all different.
-
-    Raises:
-        _TwiceError: they are not.
-    """
+    """Return the dict of a JSON object whose keys are all different."""
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
@@ -167,11 +151,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refused(text: str) -> NoReturn:
-    """Refuse numbers that JSON does not have: NaN and the infinities.
-
-    Raises:
-        ValueError: always.
-    """
+    """Refuse numbers that JSON does not have: NaN and the infinities."""
     raise ValueError(f"there is no number {text}")
 
 

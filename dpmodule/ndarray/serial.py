@@ -70,7 +70,6 @@ def save(fname: str | os.PathLike[str], data: Handle | Sequence[Any] | Mapping[s
     whatever its name is, unless that means a format of another system.
 
     Args:
-        fname: the file.
         data: an NDArray, dense or sparse, a list of them, or a dict of them by name.
 
     Raises:
@@ -106,12 +105,7 @@ def write(file: IO[bytes], data: Handle | Sequence[Any] | Mapping[str, Any]) -> 
 
 
 def _entries(data: Handle | Sequence[Any] | Mapping[str, Any]) -> tuple[list[str], list[Handle]]:
-    """Return names (none for a list) and arrays.
-
-    Raises:
-        ArgumentError: it is neither an array nor a list or dict, or one of the arrays is ragged.
-        DTypeError: an entry is no NDArray, or a name no string.
-    """
+    """Return names (none for a list) and arrays."""
     if isinstance(data, Handle):
         data = [data]
     if isinstance(data, Mapping):
@@ -178,12 +172,7 @@ def read(file: IO[bytes], size: int, name: str) -> Arrays:
     """Read arrays from an open file.
 
     Args:
-        file: positioned at the start of the format.
         size: bytes from there to the end.
-        name: what messages call the file.
-
-    Raises:
-        FileFormatError: as in `load`.
     """
     found: Arrays = binary_reader.read(file, size, name, _array)
     return found
@@ -246,9 +235,6 @@ def _is_safetensors(head: bytes, path: str) -> bool:
 
 def load_frombuffer(buf: bytes | bytearray | memoryview) -> Arrays:
     """Load arrays from the bytes of a file; otherwise like `load`.
-
-    Args:
-        buf: the whole content.
 
     Raises:
         DTypeError: `buf` is not bytes.

@@ -30,11 +30,7 @@ def slicer(axis: int, begin: int, length: int, squeeze: bool) -> Callable[[torch
 
 
 def target(dims: tuple[int, ...], wanted: ShapeLike, reverse: bool) -> tuple[int, ...]:
-    """Return the shape that `reshape` was asked for.
-
-    Raises:
-        ShapeError: that is none, or of another number of elements.
-    """
+    """Return the shape that `reshape` was asked for."""
     try:
         codes = integers(wanted)
     except TypeError:
@@ -46,12 +42,7 @@ def target(dims: tuple[int, ...], wanted: ShapeLike, reverse: bool) -> tuple[int
 
 
 def bounds(length: int, given: int | tuple[int, ...]) -> list[int]:
-    """Return where `split_v2` cuts an axis, its ends included.
-
-    Raises:
-        ArgumentError: `given` is neither a number nor a tuple.
-        ShapeError: the axis cannot be cut into that many equal parts.
-    """
+    """Return where `split_v2` cuts an axis, its ends included."""
     if isinstance(given, int):
         if given < 1 or length % given:
             raise ShapeError(f"an axis of length {length} cannot be cut into {given} equal parts")
@@ -62,11 +53,7 @@ def bounds(length: int, given: int | tuple[int, ...]) -> list[int]:
 
 
 def broadcast(dims: tuple[int, ...], wanted: ShapeLike) -> tuple[int, ...]:
-    """Return the shape that `broadcast_to` was asked for.
-
-    Raises:
-        ShapeError: an array of shape `dims` cannot be stretched to it.
-    """
+    """Return the shape that `broadcast_to` was asked for."""
     found = wanted_shape(wanted)
     offset = len(found) - len(dims)
     if offset < 0 or any(s not in (1, d) for s, d in zip(dims, found[offset:], strict=True)):
@@ -75,11 +62,7 @@ def broadcast(dims: tuple[int, ...], wanted: ShapeLike) -> tuple[int, ...]:
 
 
 def squeezed(dims: tuple[int, ...], axis: int | Sequence[int] | None) -> tuple[int, ...]:
-    """Return a shape without some axes of length 1, or without all; one axis is left.
-
-    Raises:
-        ShapeError: an axis is longer than 1 or does not exist.
-    """
+    """Return a shape without some axes of length 1, or without all; one axis is left."""
     axes = (axis,) if isinstance(axis, int) else axis
     for i in axes or ():
         if not -len(dims) <= i < len(dims) or dims[i] != 1:

@@ -104,11 +104,7 @@ class BaseSparseNDArray(NDArray):
         raise NotImplementedError
 
     def _zeros(self) -> torch.Tensor:
-        """Return a dense tensor of this array's shape.
-
-        Raises:
-            OutOfMemoryError: there is not enough memory; the stored part may be small beside it.
-        """
+        """Return a dense tensor of this array's shape."""
         try:
             return self.values.new_zeros(self._shape)
         except RuntimeError as error:  # torch's, also of torch.cuda.OutOfMemoryError
@@ -128,31 +124,22 @@ class BaseSparseNDArray(NDArray):
         self.overwrite(tensor)
 
     def overwrite(self, values: torch.Tensor) -> None:
-        """Take over the elements of a dense tensor of the same shape, converted to this array's type.
-
-        Args:
-            values: the elements, of the array's shape.
-        """
         self.assign(NDArray(values, self.context))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
         return self._shape
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
         return len(self._shape)
 
     @property
     def size(self) -> int:
-        """Number of elements, those that are not stored included."""
         return prod(self._shape)
 
     @property
     def dtype(self) -> Any:
-        """Element type, as that of a dense array."""
         return NDArray(self.values, self.context).dtype
 
     @property
@@ -161,7 +148,6 @@ class BaseSparseNDArray(NDArray):
         return NDArray(self.values.clone(), self.context)
 
     def wait_to_read(self) -> None:
-        """Wait until the elements are there."""
         NDArray(self.values, self.context).wait_to_read()
 
     wait_to_write = wait_to_read
@@ -169,26 +155,12 @@ class BaseSparseNDArray(NDArray):
     # --- copies, types and places
 
     def copy(self) -> BaseSparseNDArray:
-        """Return a copy in the same context."""
         return self.replaced(self.values.clone())
 
     def detach(self) -> BaseSparseNDArray:
-        """Return an array over the same stored elements that is in no graph."""
         return self.replaced(self.values)
 
     def copyto(self, other: Handle | ContextLike) -> Any:
-        """Copy into another array, dense or of this storage type, or into a new one in another context.
-
-        Args:
-            other: an array of the same shape, or a Context.
-
-        Returns:
-            The array copied to; False, with a warning, when it is this array itself.
-
-        Raises:
-            ShapeError: the other array has another shape.
-            DTypeError: `other` is neither, or an array of another sparse storage type.
-        """
         if isinstance(other, (Context, torch.device)):
             where = as_context(other)
             return self.replaced(self.values.to(where.torch_device, copy=True), where)
@@ -210,26 +182,12 @@ class BaseSparseNDArray(NDArray):
         return other
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> BaseSparseNDArray:
-        """Return a copy of another type; this array itself if `copy` is False and the type is the same.
-
-        Args:
-            dtype: the element type, as NumPy type, torch dtype or name.
-            copy: whether to copy even where nothing changes.
-        """
         wanted = dtype_pair(dtype)[1]
         if not copy and wanted == self.values.dtype:
             return self
         return self.replaced(self.values.to(wanted, copy=True))
 
     def tostype(self, stype: str) -> NDArray:
-        """Return a copy with this storage type, or a dense one.
-
-        Args:
-            stype: name of the storage type.
-
-        Raises:
-            ArgumentError: `stype` is the other sparse storage type, or there is no such type.
-        """
         if stype == "default":
             return converted(self, stype, lambda array: NDArray(array.dense(), array.context))
         if stype == self.stype:
@@ -244,15 +202,10 @@ class BaseSparseNDArray(NDArray):
     # --- values for Python and NumPy
 
     def asnumpy(self) -> np.ndarray[Any, Any]:
-        """Return all elements as a dense NumPy array."""
         return to_numpy(self.dense())
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Return all elements as a dense NumPy array, which is always a copy.
-
-        Raises:
-            ValueError: `copy` is False.
-        """
+        """Return all elements as a dense NumPy array, which is always a copy."""
         if copy is False:
             raise ValueError(f"a {self.stype} array cannot be given to NumPy without a copy")
         array = self.asnumpy()
@@ -267,11 +220,7 @@ class BaseSparseNDArray(NDArray):
     # --- parts
 
     def __getitem__(self, key: IndexLike) -> NDArray:
-        """Return the array itself for ``[:]``.
-
-        Raises:
-            ArgumentError: another key.
-        """
+        """Return the array itself for ``[:]``."""
         if type(key) is slice and key == _ALL:
             return self
         raise ArgumentError(f"{type(self).__name__} only supports [:], got {key!r}; use tostype('default')")
@@ -282,11 +231,6 @@ class BaseSparseNDArray(NDArray):
         Args:
             key: ``[:]``; nothing else works on sparse arrays.
             value: an array of the same shape, a NumPy array, or, for row-sparse arrays, a number.
-
-        Raises:
-            ArgumentError: another key.
-            ShapeError: another shape.
-            DTypeError: `value` is something else.
         """
         if not (type(key) is slice and key == _ALL):
             raise ArgumentError(f"{type(self).__name__} only supports [:] for assignment, got {key!r}")
@@ -361,11 +305,7 @@ class BaseSparseNDArray(NDArray):
     # --- what needs memory that can be shared
 
     def _refuse(self, name: str) -> NoReturn:
-        """Say what sparse arrays do not have.
-
-        Raises:
-            NotSupportedForSparseNDArray: always.
-        """
+        """Say what sparse arrays do not have."""
         raise NotSupportedForSparseNDArray(name)
 
     def _view(self, tensor: torch.Tensor) -> NoReturn:
@@ -377,11 +317,9 @@ class BaseSparseNDArray(NDArray):
         return super()._derive(name, function, False)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: only dense arrays are reshaped."""
         self._refuse("reshape")
 
     def torch(self) -> NoReturn:
-        """Refuse: no tensor holds all elements; `data` has those that are stored."""
         self._refuse("torch()")
 
     def __dlpack__(self, **options: Any) -> NoReturn:

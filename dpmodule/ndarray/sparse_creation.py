@@ -51,11 +51,7 @@ def _tensor(source: Handle | ArrayLike, dtype: DTypeLike, where: Context) -> tor
 
 
 def _check_shape(found: Sequence[int], wanted: ShapeLike | None) -> None:
-    """Compare a shape with the one that was asked for, if any was.
-
-    Raises:
-        ShapeError: they differ.
-    """
+    """Compare a shape with the one that was asked for, if any was."""
     if wanted is not None and tuple(found) != wanted_shape(wanted):
         raise ShapeError(f"the values have shape {tuple(found)}, but shape is {wanted_shape(wanted)}")
 
@@ -102,11 +98,7 @@ def row_sparse_array(
 def _row_sparse_of_parts(
     data: ArrayLike, indices: ArrayLike, shape: ShapeLike | None, where: Context, dtype: DTypeLike
 ) -> RowSparseNDArray:
-    """Make an array of its rows and their numbers.
-
-    Raises:
-        ShapeError: the shape cannot be told, or rows hold nothing.
-    """
+    """Make an array of its rows and their numbers."""
     values, rows = _tensor(data, dtype, where), _tensor(indices, "int64", where)
     if shape is None:
         if not rows.numel():
@@ -156,12 +148,7 @@ def csr_matrix(
 def _csr_of_tuple(
     parts: tuple[Any, ...], shape: ShapeLike | None, where: Context, dtype: DTypeLike
 ) -> CSRNDArray:
-    """Make a matrix of its definition, of coordinates, or of its shape.
-
-    Raises:
-        ArgumentError: the tuple has neither 2 nor 3 parts.
-        ShapeError: the shape cannot be told, or is another one.
-    """
+    """Make a matrix of its definition, of coordinates, or of its shape."""
     if len(parts) == 3:
         data, indices, indptr = parts
         values = _tensor(data, dtype, where)
@@ -183,11 +170,7 @@ def _csr_of_tuple(
 def _csr_of_coordinates(
     data: ArrayLike, coordinates: tuple[Any, ...], shape: ShapeLike | None, where: Context, dtype: DTypeLike
 ) -> CSRNDArray:
-    """Make a matrix of elements and their places; what stands in one place adds up.
-
-    Raises:
-        ShapeError: the shape cannot be told, or a place is outside.
-    """
+    """Make a matrix of elements and their places; what stands in one place adds up."""
     values = _tensor(data, dtype, where)
     row, column = (_tensor(numbers, "int64", where) for numbers in coordinates)
     if shape is None:
@@ -247,7 +230,6 @@ def zeros(
 
     Args:
         stype: "row_sparse", "csr" or "default".
-        shape: lengths of the axes.
         ctx: where to put it; None = the current context.
         dtype: element type; None = float32.
         kwargs: `name`, ignored.
@@ -273,7 +255,6 @@ def empty(stype: str, shape: ShapeLike, ctx: ContextLike | None = None, dtype: D
 
     Args:
         stype: "row_sparse" or "csr".
-        shape: lengths of the axes.
         ctx: where to put it; None = the current context.
         dtype: element type; None = float32.
 
@@ -289,7 +270,6 @@ def cast_storage(data: NDArray, stype: str, out: NDArray | None = None, name: st
     """Return an array in another storage type.
 
     Args:
-        data: the array.
         stype: "default", "row_sparse" or "csr"; one sparse type does not become the other.
         out: an array of that type and of the same shape to write into.
         name: accepted as in MXNet.

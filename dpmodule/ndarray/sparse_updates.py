@@ -37,9 +37,6 @@ def _update_rows(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out:
     All do for other gradients, under ``lazy_update=False``, and where states are stored otherwise than the weight.
 
     Args:
-        a: the operator's attributes.
-        arrays: weight, gradient and states.
-        run: the operator on tensors; writes the states' new values into them.
         out: where the new weight goes, often the weight itself; None makes a new array.
     """
     weight, grad, *states = arrays

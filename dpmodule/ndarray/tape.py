@@ -61,9 +61,6 @@ class States(NamedTuple):
     """New values of auxiliary states, which backward writes, as MXNet does.
 
     Attributes:
-        arrays: the states.
-        values: what forward made of them.
-        versions: torch's count of writes to each at that time.
         again: makes the new values from what the states hold now, for states written since.
     """
 
@@ -88,7 +85,6 @@ class TapeNode:
         plan: the operator with its attributes (a `op_dispatch.PreparedOp`), or a `TapeStep`; None for an output.
         inputs: the node of each input, None for arrays outside the graph; for an output the operator's node.
         index: number of an output, else 0.
-        states: what backward has to write.
         live: False once backward has freed it.
     """
 
@@ -114,13 +110,8 @@ class TapeVariable(TapeNode):
     """An array whose gradient is wanted.
 
     Attributes:
-        name: a name like no other variable's.
-        grad: where backward writes.
-        request: "write", "add" or "null".
-        fresh: whether backward has written since this was last reset.
         alias: the tensor that torch differentiates with respect to; it shares the array's memory, but for arrays
             of integers: torch has no gradients of these, so it is a float64 copy.
-        dtype: the array's element type, which the gradient has too.
     """
 
     __slots__ = ("_source", "alias", "dtype", "fresh", "grad", "name", "request")
@@ -206,12 +197,7 @@ def variable_of(array: Handle) -> TapeVariable | None:
 
 
 def mark(array: Handle, grad: Handle, request: str) -> None:
-    """Make an array a variable with a place for its gradient; it leaves the graph it is in.
-
-    Raises:
-        ArgumentError: `request` is not "write", "add" or "null"; or of array and gradient one is ragged.
-        ShapeError: the gradient has another shape.
-    """
+    """Make an array a variable with a place for its gradient; it leaves the graph it is in."""
     if request not in REQUESTS:
         raise ArgumentError(f"grad_req is {request!r}, expected one of {', '.join(REQUESTS)}")
     if (grad.stype == "ragged") is not (array.stype == "ragged"):
@@ -273,15 +259,7 @@ def _record(array: Any, anchor: Tensor | None) -> Sparse:
 
 
 def check_writable(target: Handle, arrays: Sequence[Handle] = ()) -> None:
-    """Refuse to write, while recording, to an array that a graph is made of.
-
-    Args:
-        target: the array.
-        arrays: what the new values are computed from.
-
-    Raises:
-        StateError: the target is in a graph; or it is an input itself, and another input is.
-    """
+    """Refuse to write, while recording, to an array that a graph is made of."""
     if in_graph(target):
         raise StateError(
             "Assigning to NDArrays that are already in a computational graph would spoil the gradients. Call "
@@ -296,13 +274,7 @@ def check_writable(target: Handle, arrays: Sequence[Handle] = ()) -> None:
 
 
 def attach(arrays: Sequence[Handle], results: Sequence[Tensor], node: TapeNode) -> None:
-    """Put arrays into the graph.
-
-    Args:
-        arrays: results as users see them.
-        results: the traced tensors, which share the arrays' memory.
-        node: what made them.
-    """
+    """Put arrays into the graph."""
     several = len(arrays) > 1
     for i, (array, result) in enumerate(zip(arrays, results, strict=True)):
         array.trace = result, TapeNode(None, (node,), i) if several else node
@@ -318,9 +290,7 @@ def apply(
     """Return an array made by a function of one tensor, recorded if this thread records.
 
     Args:
-        array: the input.
         function: makes a tensor that views the input's memory, or one with memory of its own.
-        name: what to call it in a graph.
         pinned: the result views the input, and is pinned as well as it.
         ctx: the result's context; None = the input's.
     """
@@ -396,13 +366,7 @@ def record_function(
     Does nothing if no input is in a graph.
 
     Args:
-        name: what to call it in a graph.
-        inputs: what the outputs were computed from.
-        outputs: the results; none is in a graph.
         backward: takes the gradient of each output, returns that of each input, an array or None.
-
-    Raises:
-        StateError: an output is in a graph already.
     """
     if not any(map(in_graph, inputs)):
         return
@@ -411,11 +375,7 @@ def record_function(
     traced, nodes = inputs_of(inputs)
 
     def grads_of(grads: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return the gradients of the inputs, by the caller's function.
-
-        Raises:
-            ArgumentError: it gives more or fewer.
-        """
+        """Return the gradients of the inputs, by the caller's function."""
         arrays = [o(g.contiguous()) for o, g in zip(wrap, grads, strict=True)]
         returned = backward(*arrays)
         if len(returned) != len(shapes):
@@ -440,12 +400,7 @@ def _wrapper(ctx: Context) -> Callable[[Tensor], Handle]:
 def _as_gradient(
     name: str, value: object, like: tuple[torch.Size, torch.dtype, torch.device]
 ) -> Tensor | None:
-    """Return what a user's backward gave for an input as its gradient.
-
-    Raises:
-        DTypeError: it is neither an array nor None.
-        ShapeError: it has another shape than the input.
-    """
+    """Return what a user's backward gave for an input as its gradient."""
     shape, dtype, device = like
     if value is None:
         return None

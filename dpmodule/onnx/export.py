@@ -140,11 +140,7 @@ def make_model(
 
 
 def _named(params: Any) -> dict[str, NDArray]:
-    """Return parameters by name, without MXNet's marks of their kind.
-
-    Raises:
-        ArgumentError: they are no arrays by name; lists those that are not.
-    """
+    """Return parameters by name, without MXNet's marks of their kind."""
     if isinstance(params, (str, os.PathLike)):
         params = load_arrays(params)
     parts = params if isinstance(params, (list, tuple)) else [params]
@@ -175,11 +171,7 @@ def write_models(models: Mapping[str, onnx.ModelProto], apart: bool = False) -> 
     """Write models in one step, all or none.
 
     Args:
-        models: models by path, all in one folder.
         apart: put parameters into a file beside each; so they are if they are too many for one file.
-
-    Raises:
-        FileError: a file cannot be written; the old ones are untouched then.
     """
     files: dict[str, Any] = {}
     for path, model in models.items():

@@ -32,7 +32,6 @@ def hints_of(graph: Graph, initializers: Mapping[str, Any]) -> Hints:
     """Return the hints for a network.
 
     Args:
-        graph: the network.
         initializers: the arrays of its file that are none of its variables, by name.
     """
     rnns = [n for n in graph.nodes if n.op is not None and n.op.name == "RNN"]
@@ -66,7 +65,6 @@ def write_hints(hints: Hints, put: Callable[[str, str], Any]) -> None:
     """Write hints, if there are any.
 
     Args:
-        hints: the hints.
         put: takes a key and a text, which the file keeps.
     """
     found = {
@@ -79,11 +77,7 @@ def write_hints(hints: Hints, put: Callable[[str, str], Any]) -> None:
 
 
 def read_hints(texts: Mapping[str, str]) -> Hints:
-    """Return the hints of a file; what cannot be understood is no hint.
-
-    Args:
-        texts: the texts that the file keeps, by key.
-    """
+    """Return the hints of a file; what cannot be understood is no hint."""
     try:
         found = json.loads(texts.get(_KEY, "{}"))
         fixed, frozen = (frozenset(map(str, found.get(k, ()))) for k in ("fix_gamma", "use_global_stats"))

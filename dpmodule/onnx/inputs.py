@@ -37,11 +37,7 @@ def described_inputs(
     dynamic: Any = False,
     dynamic_shapes: Any = None,
 ) -> ModelInputs:
-    """Return the inputs of a symbol as the arguments of `export_model` describe them.
-
-    Raises:
-        ArgumentError: they do not fit the symbol's inputs; lists those.
-    """
+    """Return the inputs of a symbol as the arguments of `export_model` describe them."""
     names = input_names(symbol, params)
     given = _by_name("in_shapes", names, shapes)
     dtypes = types if isinstance(types, (list, tuple)) else [types] * len(names)

@@ -138,12 +138,7 @@ def _attempted(
     path: str,
     checked: tuple[Checker, Mapping[tuple[str, str], Any]],
 ) -> tuple[Symbol, Params, Params]:
-    """Translate a model with one set of sizes after the other for those that it leaves open, until one fits.
-
-    Raises:
-        FileFormatError: none does; lists the problems of the first.
-        TooLarge: it stands for too many nodes.
-    """
+    """Translate a model with one set of sizes after the other for those that it leaves open, until one fits."""
     first: Problems | None = None
     is_open = any(isinstance(d, str) for shape in wanted.values() for d in shape[1:])
     for attempt in range(len(ATTEMPTS) if is_open else 1):
@@ -206,12 +201,7 @@ def described_inputs(model_file: Path, symbol: Symbol, shapes: Mapping[str, Sequ
     """Return descriptions of a symbol's inputs with which it can be bound.
 
     Args:
-        model_file: the file that the symbol comes from.
-        symbol: the symbol.
         shapes: shapes of inputs that are to be others than the file says.
-
-    Raises:
-        ShapeError: the symbol takes none of the sizes that are tried for open ones.
     """
     declared = dict(get_model_metadata(model_file)["input_tensor_data"])
     names = [name for name in declared if name in symbol.list_arguments()]

@@ -13,9 +13,6 @@ def prediction_graph(graph: Graph) -> Graph:
     What feeds a loss as its label becomes a variable of the loss, which nobody reads. Outputs such as CTCLoss, the
     targets of a detector or the share of right answers go if there are others: those are what the network predicts.
     Ragged variables become dense ones; see `without_ragged`.
-
-    Args:
-        graph: the network; left alone.
     """
     heads = _predictions(graph)
     if len(heads) < len(graph.heads):

@@ -17,12 +17,6 @@ def without_ragged(graph: Graph) -> Graph:
     """Return a network in which each ragged variable x is two dense ones: x, all elements, and x_lengths.
 
     Between such a variable and `sequence_pool`, which makes dense rows of it, may stand what works element by element.
-
-    Args:
-        graph: the network; left alone.
-
-    Raises:
-        ArgumentError: lists other operators on ragged values.
     """
     stored = declared_storage(graph)
     ragged = {node for node in graph.inputs if stored.get(node.name) == "ragged"}

@@ -21,7 +21,6 @@ class CustomOp:
         """Compute the outputs.
 
         Args:
-            is_train: training mode.
             req: what to do with each output, for `assign`.
             in_data: the inputs; they are not to be written.
             out_data: arrays to write the outputs into.
@@ -41,9 +40,6 @@ class CustomOp:
 
         Args:
             req: what to do with each gradient, for `assign`.
-            out_grad: gradients of the outputs.
-            in_data: the inputs.
-            out_data: the outputs.
             in_grad: arrays to write the gradients into.
             aux: auxiliary states, which may be written.
         """
@@ -109,11 +105,7 @@ class CustomOpProp:
         return in_shape, (in_shape[0],) * len(self.list_outputs()), ()
 
     def infer_type(self, in_type: list[Any]) -> Sequence[Any]:
-        """Return NumPy types of inputs, outputs and auxiliary states.
-
-        Args:
-            in_type: types of the inputs.
-        """
+        """Return NumPy types of inputs, outputs and auxiliary states."""
         outputs, states = len(self.list_outputs()), len(self.list_auxiliary_states())
         return in_type, [in_type[0]] * outputs, [in_type[0]] * states
 
@@ -149,10 +141,7 @@ class CustomOpProp:
 
         Args:
             ograd_stype: gradients of the outputs, all "default".
-            in_stype: inputs.
-            out_stype: outputs.
             igrad_stype: gradients of the inputs, all "undefined".
-            aux_stype: auxiliary states.
 
         Raises:
             ArgumentError: a gradient is sparse.
@@ -169,8 +158,6 @@ class CustomOpProp:
 
         Args:
             out_grad: numbers of the outputs' gradients.
-            in_data: numbers of the inputs.
-            out_data: numbers of the outputs.
         """
         return [*(out_grad if self.need_top_grad_ else ()), *in_data, *out_data]
 

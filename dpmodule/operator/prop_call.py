@@ -22,7 +22,6 @@ class Made:
     """An operator that was made for certain inputs.
 
     Attributes:
-        op: the user's operator.
         shapes: shapes of the outputs.
         dtypes: dtype names of the outputs.
     """
@@ -36,13 +35,7 @@ class PropCall:
     """What the attributes of a node mean: a property object, and a way to make another one like it.
 
     Args:
-        label: names the operator in messages, such as "Custom 'softmax'".
         key: tells it from others; equal keys mean the same class and the same attributes.
-        make: makes the property object.
-        attributes: the node's attributes, as text.
-
-    Raises:
-        OpError: a list of names is no list of names.
     """
 
     def __init__(self, label: str, key: str, make: Callable[[], Any], attributes: dict[str, str]) -> None:
@@ -92,11 +85,7 @@ class PropCall:
         return tuple(names)
 
     def _parts(self, method: str, found: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        """Check the two or three lists that a method returned.
-
-        Raises:
-            OpError: they are something else, or of other lengths than the lists of names.
-        """
+        """Check the two or three lists that a method returned."""
         if not isinstance(found, (list, tuple)) or len(found) not in (2, 3):
             raise OpError(f"{self.label}: {method} returned {found!r}, expected two or three lists")
         lists = [*found, ()][:3]
@@ -121,12 +110,7 @@ class PropCall:
     # inference
 
     def infer_shape(self, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
-        """Infer shapes of all inputs (states too) and outputs.
-
-        Raises:
-            OpError: the answer is no answer.
-            ShapeError: it contradicts what is known.
-        """
+        """Infer shapes of all inputs (states too) and outputs."""
         count = len(self.arguments)
         if count and not known(ins[0]):
             return ins, outs
@@ -183,15 +167,7 @@ class PropCall:
         return own is not None and own is not getattr(CustomOpProp, method)
 
     def wanted_storage(self, stypes: Sequence[str]) -> tuple[Stypes, Stypes]:
-        """Return the storage types that the inputs are to have, and those of the outputs.
-
-        Args:
-            stypes: storage types of the arguments and states.
-
-        Raises:
-            OpError: the answer is no answer.
-            ArgumentError: an argument is sparse, and the class does not answer.
-        """
+        """Return the storage types that the inputs are to have, and those of the outputs."""
         count = len(self.arguments)
         with user_code():
             ask = getattr(self.prop, "infer_storage_type", CustomOpProp().infer_storage_type)
@@ -200,15 +176,7 @@ class PropCall:
         return tuple(map(self._stype, (*arguments, *states))), tuple(map(self._stype, outputs))
 
     def infer_storage(self, stypes: Sequence[str]) -> Stypes:
-        """Return the storage types of the outputs.
-
-        Args:
-            stypes: storage types of the arguments and states.
-
-        Raises:
-            OpError: the answer is no answer, or says that an input is stored otherwise than it is.
-            ArgumentError: an argument is sparse, and the class does not answer.
-        """
+        """Return the storage types of the outputs."""
         inputs, outputs = self.wanted_storage(stypes)
         for name, said, given in zip((*self.arguments, *self.states), inputs, stypes, strict=True):
             if said != given:
@@ -219,15 +187,7 @@ class PropCall:
         return outputs
 
     def infer_storage_backward(self, stypes: Sequence[str], outputs: Sequence[str]) -> tuple[Stypes, Stypes]:
-        """Return the storage types of the outputs' gradients and of the arguments' gradients.
-
-        Args:
-            stypes: storage types of the arguments and states.
-            outputs: storage types of the outputs.
-
-        Raises:
-            OpError: the answer is no answer.
-        """
+        """Return the storage types of the outputs' gradients and of the arguments' gradients."""
         count = len(self.arguments)
         if not self._overrides("infer_storage_type_backward"):
             return (_DENSE,) * len(outputs), (_DENSE,) * count
@@ -261,9 +221,6 @@ class PropCall:
         """Make an operator for inputs and states of certain shapes and types.
 
         Each operator has a property object of its own, so that what that remembers of its shapes stays true.
-
-        Raises:
-            OpError: an answer is no answer.
         """
         with user_code():
             prop = self._make() if self._is_used else self.prop

@@ -125,8 +125,6 @@ class NDArrayOp(PythonOp):
 
         Args:
             out_grad: numbers of the arrays with the outputs' gradients.
-            in_data: numbers of the inputs.
-            out_data: numbers of the outputs.
         """
         return [*(out_grad if self.need_top_grad() else ()), *in_data, *out_data]
 
@@ -138,11 +136,9 @@ class _OnArrays(CustomOp):
         self._op = op
 
     def forward(self, is_train: bool, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
-        """Hand the arrays on."""
         self._op.forward(in_data=in_data, out_data=out_data)
 
     def backward(self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any) -> None:
-        """Hand the arrays on."""
         self._op.backward(out_grad=out_grad, in_data=in_data, out_data=out_data, in_grad=in_grad)
 
 
@@ -153,13 +149,11 @@ class _OnNumpy(CustomOp):
         self._op = op
 
     def forward(self, is_train: bool, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
-        """Run on NumPy arrays."""
         results = _numpy(out_data)
         self._op.forward(in_data=_numpy(in_data), out_data=results)
         _copy_back(results, out_data)
 
     def backward(self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any) -> None:
-        """Run on NumPy arrays; operators that need no gradients of their outputs get none."""
         results = _numpy(in_grad)
         grads = _numpy(out_grad) if self._op.need_top_grad() else []
         self._op.backward(out_grad=grads, in_data=_numpy(in_data), out_data=_numpy(out_data), in_grad=results)
@@ -188,17 +182,12 @@ class _PythonOpProp(CustomOpProp):
             self.declare_backward_dependency = op.declare_backward_dependency  # type: ignore[method-assign]
 
     def create_operator(self, ctx: Any, in_shapes: list[list[int]], in_dtypes: list[int]) -> CustomOp:
-        """Return what calls the object."""
         return self._runner(self._op)
 
 
 def _reader(kind: str, runner: type[_OnArrays | _OnNumpy]) -> Any:
     def read(given: Mapping[str, Any]) -> PropCall:
-        """Find the object that a node runs.
-
-        Raises:
-            OpError: it is an object of another process.
-        """
+        """Find the object that a node runs."""
         texts = {key: str(value) for key, value in given.items()}
         found = PythonOp._ref_holder.get(texts.get("info", ""))
         if found is None:

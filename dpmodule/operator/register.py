@@ -74,9 +74,6 @@ def prop_of(given: Mapping[str, Any]) -> PropCall:
 
     Args:
         given: ``op_type``, and keyword arguments of the registered class.
-
-    Raises:
-        OpError: no class is registered under ``op_type``, or there is none.
     """
     texts = {key: value if isinstance(value, str) else str(value) for key, value in given.items()}
     name = texts.get("op_type")
@@ -114,10 +111,7 @@ def declare_prop_op(
     """Declare an operator that runs users' objects.
 
     Args:
-        name: registry name.
         attrs: attributes that it has besides those of the users' class.
-        read: finds the user's object from the attributes.
-        doc: docstring of its faces.
     """
 
     def run_it(a: PropCall, env: Env, *tensors: Any) -> Any:

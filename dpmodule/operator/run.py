@@ -28,25 +28,13 @@ def run(a: PropCall, env: Env, *values: Value) -> Any:
     Its states are written where they lie, in forward and in backward, as in MXNet.
 
     Args:
-        a: the property object.
         env: context, mode, and what is kept of the operator between calls.
-        values: arguments, then auxiliary states.
-
-    Raises:
-        OpError: a method of the property object returned something wrong. What users' code raises comes through.
     """
     return _run(a, env, (False,) * len(values), *values)
 
 
 def _run(a: PropCall, env: Env, takes_rows: Sequence[bool], *values: Value) -> Any:
-    """Do the work of `run`.
-
-    Args:
-        a: the property object.
-        env: see `run`.
-        takes_rows: for each value, whether its gradient may be one of rows.
-        values: see `run`.
-    """
+    """Do the work of `run`."""
     ctx = env.context or Context(env.device)
     job = _Job(a, ctx, env.is_train, _operator(a, env, ctx, values), values)
     arguments = values[: len(a.arguments)]
@@ -83,15 +71,7 @@ def _value(array: Any) -> Value:
 
 
 class _Job:
-    """One call of an operator, with what forward leaves for backward.
-
-    Args:
-        a: the property object.
-        ctx: where it runs.
-        is_train: training mode.
-        made: the operator.
-        values: arguments and auxiliary states.
-    """
+    """One call of an operator, with what forward leaves for backward."""
 
     def __init__(
         self, a: PropCall, ctx: Context, is_train: bool, made: Made, values: Sequence[Value]

@@ -33,22 +33,14 @@ _UNICODE = re.compile(r"""u(['"])(.*)\1""", re.DOTALL)
 
 
 def literal(text: str) -> Any:
-    """Read a Python literal, as ``ast.literal_eval`` does, whatever other threads do.
-
-    Raises:
-        SyntaxError: if it is not Python.
-        ValueError: if it is not a literal.
-    """
+    """Read a Python literal, as ``ast.literal_eval`` does, whatever other threads do."""
     if text.isdecimal() and text.isascii() and not text.startswith("0"):
         return int(text)
-    for _ in range(100):
-        try:
-            return ast.literal_eval(text)
-        except (
-            SystemError
-        ):  # threads share a counter of the parser, which fails while two of them parse (gh-106905)
-            continue
-    return ast.literal_eval(text)
+    try:
+        return ast.literal_eval(text)
+    except SystemError:
+        # threads share a counter of Python's parser, which fails while two of them parse (gh-106905)
+        return literal(text)
 
 
 def as_python3(text: str) -> str:

@@ -24,9 +24,6 @@ def bound(
     The executor calls what it returns directly; work that depends on attributes alone is done once, at bind.
 
     Args:
-        name: registry name.
-        inputs: as in `registry.op`.
-        attrs: as in `registry.op`.
         fields: as in `registry.op`, without `bind`.
     """
 

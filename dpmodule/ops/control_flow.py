@@ -56,11 +56,7 @@ def _merged_types(
 
 
 def _fit(a: Any, is_right: bool, locs: Sequence[int], count: int) -> None:
-    """Refuse attributes of a damaged file.
-
-    Raises:
-        ShapeError: a position is no input, or the attributes contradict each other or the subgraphs.
-    """
+    """Refuse attributes of a damaged file."""
     if not is_right or any(not 0 <= i < count for i in locs):
         given = ", ".join(f"{key}={value}" for key, value in zip(a._fields, a) if key != "bodies")
         raise ShapeError(f"the attributes do not fit {count} inputs and the subgraphs: {given}")
@@ -89,11 +85,7 @@ def _foreach_order(a: Any) -> tuple[int, ...]:
 
 
 def _length(shapes: Sequence[Shape]) -> int:
-    """Return the common length of axis 0, 0 for unknown.
-
-    Raises:
-        ShapeError: the lengths differ.
-    """
+    """Return the common length of axis 0, 0 for unknown."""
     known = {s[0] for s in shapes if s} - {0}
     if len(known) > 1:
         raise ShapeError(f"foreach runs over axis 0 of its data, whose lengths differ: {sorted(known)}")
@@ -283,11 +275,7 @@ def _padded(
 
 
 def _truth(outputs: Sequence[torch.Tensor], what: str) -> bool:
-    """Read the one number that a test gives.
-
-    Raises:
-        ShapeError: it gives several.
-    """
+    """Read the one number that a test gives."""
     (found,) = outputs
     if found.numel() != 1:
         raise ShapeError(f"{what} gives an array of shape {tuple(found.shape)}, expected one number")

@@ -20,7 +20,6 @@ def standard_gamma(alpha: torch.Tensor, generator: torch.Generator | None) -> to
     Args:
         alpha: shape parameters, floating-point numbers; 0 gives 0, what is negative or not finite gives NaN.
         generator: where the numbers come from.
-
     Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000. torch's own sampler
     takes a generator under a private name only.
     """

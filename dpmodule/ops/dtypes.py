@@ -34,11 +34,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def name_of(dtype: torch.dtype) -> str:
-    """Return the name of a torch dtype.
-
-    Raises:
-        DTypeError: MXNet has no such type (complex, quantized).
-    """
+    """Return the name of a torch dtype."""
     found = _NAMES.get(dtype)
     if found is None:
         raise DTypeError(

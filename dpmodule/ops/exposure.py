@@ -37,11 +37,7 @@ def epoch() -> int:
 
 
 def expose(tensor: Any) -> None:
-    """Mark the memory of a tensor: from now on somebody may write it without being counted.
-
-    Args:
-        tensor: a dense tensor; other things are passed over.
-    """
+    """Mark the memory of a tensor: from now on somebody may write it without being counted."""
     global _epoch
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
         return

@@ -71,11 +71,7 @@ def _while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
 
 
 def _refuse_export(name: str) -> None:
-    """Refuse to be recorded.
-
-    Raises:
-        StateError: `torch.export` is at work.
-    """
+    """Refuse to be recorded."""
     if is_exporting():
         raise StateError(
             f"{name} looks at its data to decide what runs, which torch.export cannot record; export the symbol with "

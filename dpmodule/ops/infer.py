@@ -27,11 +27,7 @@ def _by_meta(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> list[Shape]
 
 
 def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Fill in the input and output shapes that follow from the known ones.
-
-    Raises:
-        ShapeError: they contradict each other or the operator.
-    """
+    """Fill in the input and output shapes that follow from the known ones."""
     if op.infer is not None:
         try:
             return op.infer(a, ins, outs)

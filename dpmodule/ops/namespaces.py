@@ -28,11 +28,7 @@ def _names_in(space: str, count: int) -> dict[str, str]:
 
 
 def named_in(face: str, space: str, name: str) -> str:
-    """Return the operator of a public name in a namespace of `face`, which is "nd" or "sym".
-
-    Raises:
-        AttributeError: the namespace has no such operator; the text offers names that look alike.
-    """
+    """Return the operator of a public name in a namespace of `face`, which is "nd" or "sym"."""
     known = names_in(space)
     if name not in known:
         where = f"{face}.{space}" if space else face

@@ -108,9 +108,6 @@ def op(
             gradients that would flow through it is an error, as in MXNet), batch (NEVER), keeps_any (it has
             attributes, but takes and keeps any other keyword too), onnx, classes (``(a, *shapes of the inputs) ->
             ClassLabels`` of the second input; None where it holds no class numbers).
-
-    Raises:
-        OpError: a name is declared twice.
     """
 
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,12 +150,7 @@ def declare(
     """Declare an operator that is one torch function of its tensors and has no use for attributes.
 
     Args:
-        name: registry name.
         function: ``(*tensors) -> tensor``.
-        inputs: as in `op`.
-        attrs: as in `op`.
-        doc: docstring of the operator's faces.
-        fields: as in `op`.
     """
 
     def run(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
@@ -169,11 +161,7 @@ def declare(
 
 
 def get(name: str) -> Op:
-    """Return the operator of a name or alias.
-
-    Raises:
-        OpError: there is none; the message offers names that look alike.
-    """
+    """Return the operator of a name or alias."""
     found = find(name)
     if found is None:
         raise OpError(f"there is no operator {name!r}{did_you_mean(name, names())}")
@@ -196,12 +184,7 @@ def _later() -> dict[str, str]:
 
 
 def add_later(module: str, names: str) -> None:
-    """Name operators that a module outside this package declares: when one of them is first asked for.
-
-    Args:
-        module: its full name.
-        names: names and aliases of the operators, with blanks between.
-    """
+    """Name operators that a module outside this package declares: when one of them is first asked for."""
     _later().update(dict.fromkeys(names.split(), module))
 
 

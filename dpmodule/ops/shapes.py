@@ -29,11 +29,7 @@ def prod(dims: Sequence[int]) -> int:
 
 
 def unify(one: Shape, other: Shape, what: str = "shapes") -> Shape:
-    """Merge two partial descriptions of one shape.
-
-    Raises:
-        ShapeError: they contradict each other.
-    """
+    """Merge two partial descriptions of one shape."""
     if one is None or one == other:
         return other
     if other is None:
@@ -44,11 +40,7 @@ def unify(one: Shape, other: Shape, what: str = "shapes") -> Shape:
 
 
 def output_shape(required: Shape, found: Shape) -> Shape:
-    """Merge what an output's readers require with what follows from the inputs.
-
-    Raises:
-        ShapeError: they contradict each other.
-    """
+    """Merge what an output's readers require with what follows from the inputs."""
     return unify(required, found, "inferred and required output shape")
 
 
@@ -74,11 +66,7 @@ def forward(rule: Callable[..., Any]) -> Infer:
 
 
 def broadcast(one: Shape, other: Shape) -> Shape:
-    """Return the shape of two arrays broadcast as NumPy does; unknown dimensions stay unknown where they matter.
-
-    Raises:
-        ShapeError: they do not broadcast.
-    """
+    """Return the shape of two arrays broadcast as NumPy does; unknown dimensions stay unknown where they matter."""
     if one is None or other is None:
         return None
     rank = max(len(one), len(other))

@@ -52,16 +52,12 @@ def split_call(
     """Sort a call's arguments into positional inputs, inputs by name and attributes.
 
     Args:
-        op: the operator called.
         args: inputs in order, then attributes in order, as MXNet accepts; all of them inputs if variadic.
         kwargs: inputs and attributes by name.
         is_input: tells inputs from attributes where the operator's inputs depend on its attributes.
 
     Returns:
         The positional inputs, the named inputs (values of None left out), the raw attributes.
-
-    Raises:
-        OpError: too many arguments, or one given twice.
     """
     if op.variadic is not None:
         return _split_variadic(op.variadic, args, kwargs)

@@ -277,11 +277,7 @@ class Op:
         """Return the attributes as an immutable record, from values or from the strings of a saved graph.
 
         Args:
-            given: the attributes.
             bodies: the subgraphs of an operator that has some; they become the record's last field.
-
-        Raises:
-            OpError: unknown, missing or ill-typed attribute.
         """
         if self.read_attrs is not None:
             return self.read_attrs(given)
@@ -323,11 +319,7 @@ class Op:
         return tuple(i for i in inputs if i.when is None or i.when(a))
 
     def written(self, declared: Sequence[Input]) -> list[tuple[int, bool]]:
-        """Return the positions of the inputs that `run` gives new values to, and whether forward writes them at once.
-
-        Args:
-            declared: what `wanted` returned.
-        """
+        """Return the positions of the inputs that `run` gives new values to, and whether forward writes them."""
         if self.variadic is not None:
             names = [i.name.rpartition("_")[0] for i in declared]
             return [(p, n in self.commit_now) for p, n in enumerate(names) if n in self.mutates]

@@ -36,13 +36,7 @@ class TorchCall:
 
     Args:
         module: the module; it stays the user's own and in its modes.
-        num_inputs: how many tensors it is called with.
-        num_outputs: how many tensors it returns.
         dtypes: type of each input; None finds out: the module's own floating type, or int64 if that fails.
-
-    Raises:
-        ArgumentError: `module` is not a torch module, is scripted, or has not made its parameters yet.
-        DTypeError: a parameter is of a type that MXNet does not have.
     """
 
     def __init__(
@@ -121,15 +115,10 @@ class TorchCall:
         """Call the module with other tensors in place of its parameters and buffers.
 
         Args:
-            a: no attributes.
             env: device, generator and mode; in training the module's random numbers come from the generator.
-            tensors: data, parameters, buffers.
 
         Returns:
             The outputs, followed by new values of the buffers (None in prediction).
-
-        Raises:
-            OpError: the module returned something else than the declared number of tensors.
         """
         data, rest = tensors[: self._num_inputs], tensors[self._num_inputs :]
         slots = (*self.parameters, *self.buffers)
@@ -157,11 +146,7 @@ class TorchCall:
         return torch.func.functional_call(module, given, data, tie_weights=self._is_tied)
 
     def _checked(self, result: Any) -> list[torch.Tensor]:
-        """Return a module's result as a list of tensors.
-
-        Raises:
-            OpError: there is something else in it, or another number of tensors than declared.
-        """
+        """Return a module's result as a list of tensors."""
         found = list(result) if isinstance(result, (tuple, list)) else [result]
         if len(found) != self._num_outputs or not all(isinstance(t, torch.Tensor) for t in found):
             kinds = ", ".join(type(t).__name__ for t in found)
@@ -213,11 +198,7 @@ class TorchCall:
                     yield _Trial(device, dtypes, copies)
 
     def _try_all(self, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the output shapes for input shapes.
-
-        Raises:
-            ShapeError: the module fails on them, on the meta device and on its own.
-        """
+        """Return the output shapes for input shapes."""
         failed: dict[bool, Exception] = {}
         for trial in self._trials():
             result = self._attempt(trial, shapes)
@@ -230,11 +211,7 @@ class TorchCall:
         raise ShapeError(f"torch module {self.kind} fails on inputs of shape {given}: {reason}") from reason
 
     def _attempt(self, trial: _Trial, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]] | Exception:
-        """Return the output shapes, or what the module raised.
-
-        Raises:
-            OpError: it returned something else than tensors.
-        """
+        """Return the output shapes, or what the module raised."""
         try:
             return self._try(trial, shapes)
         except OpError:
@@ -287,10 +264,6 @@ def torch_value(number: int, path: str) -> torch.Tensor:
 
     Args:
         number: the number of its `TorchCall`.
-        path: torch's name of it.
-
-    Raises:
-        ArgumentError: the module is gone.
     """
     call = _live.get(number)
     slot = (

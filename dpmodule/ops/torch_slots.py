@@ -43,12 +43,7 @@ class TorchSlot:
 
 
 def slots_of(module: torch.nn.Module) -> tuple[tuple[TorchSlot, ...], tuple[TorchSlot, ...]]:
-    """Describe a module's parameters and its buffers; a tied one counts once, as in torch.
-
-    Raises:
-        ArgumentError: one has no shape yet, or two would get one name.
-        DTypeError: one is of a type that MXNet does not have.
-    """
+    """Describe a module's parameters and its buffers; a tied one counts once, as in torch."""
     parameters = _described(module, module.named_parameters(), False)
     buffers = _described(module, module.named_buffers(), True)
     _check_names((*parameters, *buffers))
@@ -75,11 +70,7 @@ def _described(
 
 
 def _check_names(slots: Sequence[TorchSlot]) -> None:
-    """Refuse a module in which two paths give one name.
-
-    Raises:
-        ArgumentError: names both.
-    """
+    """Refuse a module in which two paths give one name."""
     seen: dict[str, TorchSlot] = {}
     for slot in slots:
         other = seen.setdefault(slot.name, slot)

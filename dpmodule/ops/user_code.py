@@ -60,13 +60,7 @@ def _reduced(error: Exception) -> tuple[Any, ...]:
 
 
 def explained(error: Exception, kind: type[MXNetError], text: str) -> Exception:
-    """Return an error of the type of `error`, with what it carries, that is of `kind` too and shows another text.
-
-    Args:
-        error: what users' code has raised.
-        kind: what this package raises in the place.
-        text: what `str` gives.
-    """
+    """Return an error of the type of `error`, with what it carries, that is of `kind` too and shows another text."""
     both = None if isinstance(error, kind) else _both(type(error), kind)
     if both is None:
         return kind(text)

@@ -35,13 +35,10 @@ class Adam(GroupedOptimizer):
         w = w - lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + epsilon)
 
     Args:
-        learning_rate: step size.
         beta1: how slowly the mean m forgets.
         beta2: how slowly the mean square v forgets.
-        epsilon: keeps the quotient finite.
         lazy_update: a row-sparse gradient updates its own rows and their means only.
         **kwargs: see `Optimizer`.
-
     Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, in the form of MXNet 1.9.1, whose
         epsilon stands beside the uncorrected root.
     """
@@ -64,19 +61,12 @@ class Adam(GroupedOptimizer):
         self.lazy_update = lazy_update
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether a row-sparse gradient updates its own rows only.
-
-        Args:
-            weight: a parameter, by whose storage type it may depend.
-        """
         return self.lazy_update
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
-        """Return mean and mean square, zero at first."""
         return zeros_like(weight), zeros_like(weight)
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         if self.limit is not None:
             grads, wd = self.gradients(group, grads, wd).views, 0.0
         elif self.rescale_grad != 1.0:
@@ -103,7 +93,6 @@ class Adam(GroupedOptimizer):
             written(group.weights)
 
     def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
-        """Return the rule for native code."""
         lr *= math.sqrt(1.0 - self.beta2**count) / (1.0 - self.beta1**count)
         common = super().native_rule(lr, wd, count, slots)
         own = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
@@ -129,9 +118,7 @@ class AdaGrad(GroupedOptimizer):
         w = w - lr * (g / sqrt(h + eps) + wd * w)
 
     Args:
-        eps: keeps the quotient finite.
         **kwargs: see `Optimizer`.
-
     Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization",
         2011, in the form of MXNet 1.9.1.
     """
@@ -141,19 +128,12 @@ class AdaGrad(GroupedOptimizer):
         self.float_stable_eps = eps
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Yes: without a gradient, rows stay as they are, whatever `wd` is.
-
-        Args:
-            weight: a parameter, by whose storage type it may depend.
-        """
         return True
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray:
-        """Return the sum of squares, zero at first."""
         return zeros_like(weight)
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         (history,) = group.states
         moves, roots = self.gradients(group, grads), group.scratch(1)
         torch.mul(moves.flat, moves.flat, out=roots.flat)
@@ -163,7 +143,6 @@ class AdaGrad(GroupedOptimizer):
         group.descend(moves.views, lr, wd)
 
     def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
-        """Return the rule for native code."""
         common = super().native_rule(lr, wd, count, slots)
         return {**common, "kind": "adagrad", "epsilon": max(self.float_stable_eps, _SMALLEST)}
 
@@ -185,15 +164,12 @@ class RMSProp(GroupedOptimizer):
         w = w + d
 
     Args:
-        learning_rate: step size.
         gamma1: how slowly the means forget.
         gamma2: share of the last step that is repeated when centered.
-        epsilon: keeps the quotient finite.
         centered: which of the two.
         clip_weights: parameters are cut to [-clip_weights, clip_weights] after the step; None, 0 or a negative
             number leaves them.
         **kwargs: see `Optimizer`.
-
     Source: Tieleman and Hinton, lecture 6.5 of "Neural Networks for Machine Learning", 2012; centered: Graves,
         "Generating Sequences With Recurrent Neural Networks", 2013, eq. 38-45; both in the form of MXNet 1.9.1.
     """
@@ -216,11 +192,9 @@ class RMSProp(GroupedOptimizer):
         self.clip_weights = clip_weights
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, ...]:
-        """Return the mean square; when centered, mean square, mean and last step; zero at first."""
         return tuple(zeros_like(weight) for _ in range(3 if self.centered else 1))
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         moves, roots = self.gradients(group, grads, wd), group.scratch(1)
         squares = group.states[0]
         torch.mul(moves.flat, moves.flat, out=roots.flat)
@@ -242,7 +216,6 @@ class RMSProp(GroupedOptimizer):
                 weight.clamp_(-limit, limit)
 
     def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
-        """Return the rule for native code."""
         own = {"gamma1": self.gamma1, "gamma2": self.gamma2, "clip_weights": self.clip_weights or 0.0}
         common = {**super().native_rule(lr, wd, count, slots), "epsilon": max(self.epsilon, _SMALLEST)}
         return {**common, **own, "kind": "centered" if self.centered else "rmsprop"}

@@ -119,7 +119,6 @@ class Optimizer:
 
         Args:
             name: name of a registered class, in any case of letters, or an optimizer, which is returned.
-            **kwargs: arguments of the class.
 
         Raises:
             ArgumentError: nothing has this name.
@@ -171,7 +170,6 @@ class Optimizer:
 
         Args:
             index: the parameter's key.
-            weight: the parameter, written to.
             grad: its gradient, of the same shape and type.
             state: what `create_state_multi_precision` returned.
         """
@@ -223,7 +221,6 @@ class Optimizer:
 
         Args:
             args_lr_mult: multipliers; "*" in a name stands for any text, as in ``{"conv*": 0.1}``.
-
         Source: MXNet 1.9.1 `Optimizer.set_lr_mult`, which knows no patterns.
         """
         self.lr_mult = {**self._symbol_multipliers("__lr_mult__"), **self._spread(args_lr_mult)}
@@ -379,7 +376,6 @@ class Optimizer:
         """Count updates that native code has made.
 
         Args:
-            indices: keys of the parameters.
             number: how many updates each of them has received, at least one.
         """
         table = self._index_update_count
@@ -388,12 +384,7 @@ class Optimizer:
         self.num_update = max(self.num_update, max(counts))
 
     def take_counts(self, other: Optimizer, indices: Iterable[Key]) -> None:
-        """Go on from the counts of another optimizer, such as one that was saved.
-
-        Args:
-            other: the other one.
-            indices: keys of the parameters.
-        """
+        """Go on from the counts of another optimizer, such as one that was saved."""
         self._index_update_count.update((index, other.count_of(index)) for index in indices)
         self.num_update = other.num_update
 
@@ -499,11 +490,7 @@ def is_half(weight: NDArray) -> bool:
 
 
 def momentum_of(optimizer: Optimizer, momentum: Any) -> float:
-    """Return the momentum that an optimizer was given.
-
-    Raises:
-        ArgumentError: it is not a number.
-    """
+    """Return the momentum that an optimizer was given."""
     try:
         return float(momentum)
     except (TypeError, ValueError):
@@ -512,11 +499,7 @@ def momentum_of(optimizer: Optimizer, momentum: Any) -> float:
 
 
 def _starting_rate(rate: float | None, scheduler: LRScheduler | None) -> float | None:
-    """Return the rate to keep; a rate given beside a scheduler goes into the scheduler.
-
-    Raises:
-        ArgumentError: `scheduler` is none, or has no rate that could be replaced.
-    """
+    """Return the rate to keep; a rate given beside a scheduler goes into the scheduler."""
     if scheduler is None:
         return 0.01 if rate is None else rate
     if isinstance(scheduler, type) or not callable(scheduler):

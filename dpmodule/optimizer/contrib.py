@@ -33,13 +33,7 @@ class GroupAdaGrad(GroupedOptimizer):
         w = w - lr * g / sqrt(h + eps)
 
     Args:
-        eps: keeps the quotient finite.
         **kwargs: see `Optimizer`; `wd` has to be 0.
-
-    Raises:
-        ArgumentError: `wd` is not 0.
-
-    Source: MXNet 1.9.1 `mx.optimizer.contrib.GroupAdaGrad`.
     """
 
     def __init__(self, eps: float = 1e-5, **kwargs: Any) -> None:
@@ -49,21 +43,14 @@ class GroupAdaGrad(GroupedOptimizer):
         self.float_stable_eps = eps
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Yes: rows without a gradient stay as they are."""
         return True
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray:
-        """Return the sum of mean squares of each row, zero at first.
-
-        Raises:
-            ShapeError: the parameter has not two axes.
-        """
         if weight.ndim != 2:
             raise ShapeError(f"GroupAdaGrad: parameter {index!r} has shape {weight.shape}, expected 2 axes")
         return NDArray(weight.raw.new_zeros((weight.shape[0], 1)), weight.context)
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         moves = self.gradients(group, grads)
         (history,) = group.states
         for rows, move in zip(history, moves.views, strict=True):

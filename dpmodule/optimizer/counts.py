@@ -31,7 +31,6 @@ class CommonCounts(MutableMapping[Any, int]):
         memory: (P,), int64, one count for each parameter on each context.
 
     Args:
-        memory: the counts, in shared memory.
         positions: for the key of each parameter, where its count is.
     """
 
@@ -69,9 +68,6 @@ class CommonCounts(MutableMapping[Any, int]):
 
         With the extension no update is lost, however many processes count at the same instant. Without it, one of two
         that count within the same microsecond may be.
-
-        Raises:
-            StateError: there is no such parameter.
         """
         positions = [self._position(key) for key in keys]
         if native.core is not None:

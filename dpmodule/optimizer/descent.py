@@ -36,12 +36,10 @@ class Signum(GroupedOptimizer):
         w = (1 - lr * wd) * w - lr * sign(gradient)
 
     Args:
-        learning_rate: step size.
         momentum: share of the last momentum that is kept; 0 gives SignSGD, which keeps no state.
         wd_lh: weight decay apart from the gradient, as Loshchilov and Hutter do it; without momentum it has no effect,
             where MXNet refuses it.
         **kwargs: see `Optimizer`.
-
     Source: Bernstein et al., "signSGD: Compressed Optimisation for Non-Convex Problems", 2018, in the form of MXNet
         1.9.1 (`signum_update`, `signsgd_update`; the latter ignores `rescale_grad`, even a negative one).
     """
@@ -54,11 +52,9 @@ class Signum(GroupedOptimizer):
         self.wd_lh = wd_lh
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray | None:
-        """Return the momentum, zero at first; None without momentum."""
         return zeros_like(weight) if self.momentum != 0.0 else None
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         if not group.states:
             signs = group.scaled(grads, 1.0)
             signs.flat.sign_()
@@ -88,7 +84,6 @@ class SGLD(GroupedOptimizer):
     Args:
         **unknown: nothing else is taken; what is given raises, with the names there are.
         **kwargs: see `Optimizer`.
-
     Source: Welling and Teh, "Bayesian Learning via Stochastic Gradient Langevin Dynamics", 2011, in the form of MXNet
         1.9.1.
     """
@@ -96,7 +91,6 @@ class SGLD(GroupedOptimizer):
     in_order = True
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one parameter in place."""
         group.descend(self.gradients(group, grads).views, lr / 2.0, wd)
         generator = generators.generator(group.context)
         for weight in group.weights:
@@ -117,9 +111,7 @@ class DCASGD(GroupedOptimizer):
 
     Args:
         momentum: share of the last step that is repeated; 0 keeps no such state.
-        lamda: strength of the compensation.
         **kwargs: see `Optimizer`.
-
     Source: Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation", 2016, in the form of
         MXNet 1.9.1, which itself fails with a momentum.
     """
@@ -131,13 +123,11 @@ class DCASGD(GroupedOptimizer):
         self.lamda = lamda
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray | None, NDArray]:
-        """Return the momentum, None without one, and a copy of the parameter."""
         return zeros_like(weight) if self.momentum != 0.0 else None, NDArray(
             weight.raw.clone(), weight.context
         )
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         *momenta, before = group.states
         moves, drift = self.gradients(group, grads), group.scratch(1)
         drift.fill(group.weights).sub_(group.scratch(2).fill(before))

@@ -77,10 +77,6 @@ class Group:
         weights: what the rule writes: the parameters, or their float32 copies.
         states: for each parameter the tensors that the rule remembers, equally many for each.
         halves: the 16-bit parameters that `weights` are copies of; None without such copies.
-        fused: whether fused calls may be used; see `is_fusable`.
-        keys: the parameters' indices, for rules that treat some differently.
-        context: where the parameters live.
-        records: the parameters' states as their optimizer made them.
 
     Attributes:
         kept: whatever a rule wants to find again at the next batch; None at first.
@@ -138,10 +134,6 @@ class Group:
         """Return the gradients in the form that a rule may use: right shape and type, contiguous.
 
         The arrays themselves are left alone; what is strided or 16-bit is copied.
-
-        Raises:
-            ShapeError: a gradient has not its parameter's shape.
-            DTypeError: a gradient has not its parameter's type or device.
         """
         stored = self.weights if self.halves is None else self.halves
         dtype, device = stored[0].dtype, stored[0].device
@@ -283,14 +275,7 @@ class UpdatePlan:
     """Which parameters are updated together, kept from batch to batch.
 
     Args:
-        optimizer: the rule.
-        indices: keys of the parameters.
-        weights: the parameters.
-        states: their states, as `create_state_multi_precision` made them.
         halves: whether 16-bit parameters have float32 copies.
-
-    Raises:
-        ArgumentError: there are not as many indices, weights and states.
     """
 
     __slots__ = (
@@ -346,11 +331,7 @@ class UpdatePlan:
         return same_tensors and all(map(is_, map(states.get, self._indices), self._states))
 
     def run(self, grads: Sequence[NDArray]) -> None:
-        """Count the update and apply the rule to every group.
-
-        Raises:
-            ArgumentError: there are not as many gradients as parameters.
-        """
+        """Count the update and apply the rule to every group."""
         if len(grads) != len(self._tensors):
             raise ArgumentError(f"update: {len(grads)} gradients for {len(self._tensors)} parameters")
         optimizer = self._optimizer

@@ -79,7 +79,6 @@ class GroupedOptimizer(Optimizer):
         """Update one group in place.
 
         Args:
-            group: parameters and states.
             grads: gradients, contiguous and of the parameters' shapes and types; not to be written, as they are the
                 arrays that users see.
             lr: learning rate of all of them.
@@ -92,8 +91,6 @@ class GroupedOptimizer(Optimizer):
         """Return the fields of native code's `UpdateRule` in which this rule differs from plain descent.
 
         Args:
-            lr: learning rate of the parameter.
-            wd: weight decay of the parameter.
             count: how many updates it has received, this one included.
             slots: how many arrays its state has.
         """
@@ -116,27 +113,11 @@ class GroupedOptimizer(Optimizer):
         return buffer
 
     def update(self, index: KeyOrList, weight: ArrayOrList, grad: ArrayOrList, state: Any) -> None:
-        """Update one parameter, or lists of them, in place.
-
-        Raises:
-            ShapeError: a gradient has not its parameter's shape.
-        """
         self._update(index, weight, grad, state, halves=False)
 
     def update_multi_precision(
         self, index: KeyOrList, weight: ArrayOrList, grad: ArrayOrList, state: Any
     ) -> None:
-        """Update one parameter, or lists of them, in place, 16-bit ones through their float32 copies.
-
-        Args:
-            index: the parameter's key.
-            weight: the parameter, or several, written to.
-            grad: its gradient, of the same shape and type.
-            state: what `create_state_multi_precision` returned.
-
-        Raises:
-            ShapeError: a gradient has not its parameter's shape.
-        """
         if type(self).update is GroupedOptimizer.update:
             self._update(index, weight, grad, state, halves=self.multi_precision)
         else:
@@ -184,11 +165,7 @@ class GroupedOptimizer(Optimizer):
     def _update_rows(
         self, index: Key, weight: NDArray, grad: RowSparseNDArray, state: Any, all_rows: bool = False
     ) -> None:
-        """Update the rows of a dense parameter that a gradient is about, or natively all of them.
-
-        Raises:
-            ShapeError: the gradient has not its parameter's shape.
-        """
+        """Update the rows of a dense parameter that a gradient is about, or natively all of them."""
         if grad.shape != weight.shape:
             raise ShapeError(f"gradient has shape {grad.shape}, its parameter {weight.shape}")
         rates, slots = self._next_rates(index), slots_of(state)

@@ -44,8 +44,6 @@ class LARS(Momentum):
     Args:
         momentum: share of the last step that is repeated; 0 keeps no state.
         lazy_update: accepted as in MXNet.
-        eta: the coefficient of trust.
-        eps: keeps the quotient finite.
         momentum_correction: multiply the momentum by the rate now over the rate of the parameter's last update, as
             the state holds steps and not gradients.
         **kwargs: see `Optimizer`.
@@ -85,13 +83,11 @@ class LARS(Momentum):
         super().__setstate__({"rates": {}, **state})  # MXNet's has no such table
 
     def unshared(self) -> str | None:
-        """Name the rates of the last updates, if they are used."""
         if not (self.momentum and self.momentum_correction):
             return None
         return "with momentum_correction=True it remembers the rates of the last updates"
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         trust = self._trust(group, group.norms(grads), wd)
         moves = self.gradients(group, grads)
         if wd != 0.0:
@@ -142,15 +138,12 @@ class LAMB(GroupedOptimizer):
     r is 1 where one of the norms is 0; without `bias_correction`, m' and v' are m and v.
 
     Args:
-        learning_rate: step size.
         beta1: how slowly the mean m forgets.
         beta2: how slowly the mean square v forgets.
-        epsilon: keeps the quotient finite.
         lower_bound: least norm of w that counts; None sets no bound.
         upper_bound: greatest norm of w that counts; None sets no bound.
         bias_correction: make up for m and v starting at zero.
         **kwargs: see `Optimizer`.
-
     Source: You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", 2019, in the form of
         MXNet 1.9.1.
     """
@@ -178,11 +171,9 @@ class LAMB(GroupedOptimizer):
         self.aggregate_num = 45
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
-        """Return mean and mean square, zero at first."""
         return zeros_like(weight), zeros_like(weight)
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         means, squares = group.states
         moves, roots = self.gradients(group, grads), group.scratch(1)
         group.mix(means, moves.views, 1.0 - self.beta1)
@@ -272,17 +263,14 @@ class LBSGD(GroupedOptimizer):
         self.admult = 1
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray | None:
-        """Return the momentum, zero at first; None without momentum."""
         return zeros_like(weight) if self.momentum != 0.0 else None
 
     def _next_rates(self, index: Key) -> tuple[float, float, int]:
-        """Return rate, decay and count of an update; the rate of a schedule is that before it is counted."""
         rates = self._get_lr(index), self._get_wd(index)
         self._update_count(index)
         return *rates, self._index_update_count[index]
 
     def unshared(self) -> str | None:
-        """Name the gradients that wait for a large batch."""
         return (
             None
             if self.batch_scale == 1
@@ -290,7 +278,6 @@ class LBSGD(GroupedOptimizer):
         )
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one parameter in place, if enough gradients have come."""
         mean = self._collect(group, grads[0])
         if mean is None:
             return

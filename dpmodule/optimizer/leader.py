@@ -35,7 +35,6 @@ class Ftrl(GroupedOptimizer):
             `lr_scheduler` it has no effect: the schedule begins with its own `base_lr`.
         beta: the larger, the more the rates of rarely and often used parameters are alike.
         **kwargs: see `Optimizer`.
-
     Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013, in the form of MXNet 1.9.1.
     """
 
@@ -48,19 +47,12 @@ class Ftrl(GroupedOptimizer):
         self.beta = beta
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether rows without a gradient stay as they are: those of a row-sparse parameter do, as in MXNet.
-
-        Args:
-            weight: a parameter, by whose storage type it may depend.
-        """
         return weight.stype == "row_sparse"
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the sums z and n, zero at first."""
         return zeros_like(weight), zeros_like(weight)
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         if lr == 0.0:
             return
         leaders, squares = group.states
@@ -78,7 +70,6 @@ class Ftrl(GroupedOptimizer):
         growth.write(group.weights)
 
     def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
-        """Return the rule for native code."""
         common = super().native_rule(lr, wd, count, slots)
         return {**common, "kind": "ftrl", "lamda1": self.lamda1, "beta": self.beta}
 
@@ -98,9 +89,7 @@ class FTML(GroupedOptimizer):
     Args:
         beta1: how slowly the leader z forgets.
         beta2: how slowly the mean square v forgets.
-        epsilon: keeps the quotient finite.
         **kwargs: see `Optimizer`. At learning rate 0 parameter and state stay as they are, where MXNet makes NaN.
-
     Source: Zheng and Kwok, "Follow the Moving Leader in Deep Learning", 2017, in the form of MXNet 1.9.1.
     """
 
@@ -115,11 +104,9 @@ class FTML(GroupedOptimizer):
         self.epsilon = epsilon
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-        """Return d, v and z, zero at first."""
         return zeros_like(weight), zeros_like(weight), zeros_like(weight)
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         if lr == 0.0:
             return
         curves, squares, leaders = group.states

@@ -22,7 +22,6 @@ class _TwoSlots(GroupedOptimizer):
     """What the three share: two arrays per parameter."""
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the two running means of the class's formula, zero at first."""
         return zeros_like(weight), zeros_like(weight)
 
 
@@ -41,7 +40,6 @@ class AdaDelta(_TwoSlots):
         rho: how slowly the means of squares forget.
         epsilon: keeps the quotient finite, and starts the first steps.
         **kwargs: see `Optimizer`; `learning_rate` has no effect.
-
     Source: Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012, in the form of MXNet 1.9.1.
     """
 
@@ -51,7 +49,6 @@ class AdaDelta(_TwoSlots):
         self.epsilon = epsilon
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         history, travel = group.states
         moves, roots, work = self.gradients(group, grads), group.scratch(1), group.scratch(2)
         torch.mul(moves.flat, moves.flat, out=work.flat)
@@ -75,11 +72,9 @@ class Adamax(_TwoSlots):
         w = w - lr / (1 - beta1 ** t) * m / (u + 1e-8)
 
     Args:
-        learning_rate: step size.
         beta1: how slowly the mean m forgets.
         beta2: how slowly the maximum u shrinks.
         **kwargs: see `Optimizer`.
-
     Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, section 7.1, in the form of MXNet 1.9.1.
     """
 
@@ -93,7 +88,6 @@ class Adamax(_TwoSlots):
         self.beta2 = beta2
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         means, tops = group.states
         moves, sizes = self.gradients(group, grads, wd), group.scratch(1)
         group.mix(means, moves.views, 1.0 - self.beta1)
@@ -118,10 +112,8 @@ class Nadam(_TwoSlots):
         w = w - lr * b / (sqrt(v / (1 - beta2 ** t)) + epsilon)
 
     Args:
-        learning_rate: step size.
         beta1: how slowly the mean m forgets.
         beta2: how slowly the mean square v forgets.
-        epsilon: keeps the quotient finite.
         schedule_decay: how fast the momentum grows.
         **kwargs: see `Optimizer`.
 
@@ -152,11 +144,9 @@ class Nadam(_TwoSlots):
         self.m_schedule = 1.0
 
     def unshared(self) -> str:
-        """Name the product p."""
         return "it remembers m_schedule, the product over all updates"
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one parameter in place."""
         here, ahead = self._momentum(count), self._momentum(count + 1)
         self.m_schedule *= here
         means, squares = group.states

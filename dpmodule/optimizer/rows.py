@@ -49,14 +49,7 @@ def densified(grad: NDArray) -> NDArray:
 
 
 class RowUpdate:
-    """The rows of one parameter and of its states that a gradient is about, gathered into a group.
-
-    Args:
-        index: key of the parameter.
-        weight: the parameter.
-        slots: its states, each with one entry per row.
-        grad: a gradient of some rows.
-    """
+    """The rows of one parameter and of its states that a gradient is about, gathered into a group."""
 
     def __init__(self, index: Key, weight: NDArray, slots: Iterable[NDArray], grad: RowSparseNDArray) -> None:
         self._rows, values = grad.parts()
@@ -76,13 +69,7 @@ class RowUpdate:
 
 
 def fits_native(weight: NDArray, slots: Sequence[NDArray], grad: RowSparseNDArray) -> bool:
-    """Say whether native code can update a parameter in place: float32 numbers on the CPU, one after the other.
-
-    Args:
-        weight: the parameter, dense.
-        slots: its states.
-        grad: a gradient of some rows.
-    """
+    """Say whether native code can update a parameter in place: float32 numbers on the CPU, one after the other."""
     target = weight.raw
     shape = target.shape
     return (
@@ -103,14 +90,7 @@ def update_in_place(
     """Update rows natively, each number read, changed and written back at once.
 
     Args:
-        rule: what `GroupedOptimizer.native_rule` returned.
-        weight: the parameter; see `fits_native`.
-        slots: its states.
-        grad: a gradient of some rows.
         all_rows: update the other rows, too, as if their gradient were 0.
-
-    Raises:
-        BoundsError: the gradient has a row that the parameter has not.
     """
     core, target = native.core, weight.raw
     if core is None or not target.numel():

@@ -45,7 +45,6 @@ class Momentum(GroupedOptimizer):
 
     Args:
         momentum: share of the last step that is repeated; 0 keeps no state.
-        **kwargs: see `Optimizer`.
     """
 
     lazy_halves = False
@@ -55,18 +54,15 @@ class Momentum(GroupedOptimizer):
         self.momentum = momentum_of(self, momentum)
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray | None:
-        """Return the momentum, zero at first; None without momentum."""
         return zeros_like(weight) if self.momentum != 0.0 else None
 
     def create_state_multi_precision(self, index: Key, weight: NDArray) -> Any:
-        """Return the momentum, with the float32 copy of a 16-bit parameter behind it under `multi_precision`."""
         if self.multi_precision and is_half(weight):
             master = self.master_copy(weight)
             return self.create_state(index, master), master
         return super().create_state_multi_precision(index, weight)
 
     def master_of(self, state: Any) -> tuple[NDArray, Any]:
-        """Take a `multi_precision` state apart; here the float32 copy comes last."""
         inner, master = state
         return master, inner
 
@@ -91,7 +87,6 @@ class SGD(Momentum):
         momentum: share of the last step that is repeated; 0 keeps no state.
         lazy_update: a row-sparse gradient updates its own rows and their momentum only.
         **kwargs: see `Optimizer`.
-
     Source: MXNet 1.9.1 `sgd_update` and `sgd_mom_update`, equal to a float64 rule to 2e-7 at any learning rate.
     """
 
@@ -101,15 +96,9 @@ class SGD(Momentum):
         self.aggregate_num = 4
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether a row-sparse gradient updates its own rows only.
-
-        Args:
-            weight: a parameter, by whose storage type it may depend.
-        """
         return self.lazy_update
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         grads, factor = self.scale(group, grads)
         if group.states:
             group.roll(grads, group.states[0], self.momentum, lr * factor, wd / factor)
@@ -117,7 +106,6 @@ class SGD(Momentum):
             group.descend(grads, lr * factor, wd / factor)
 
     def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
-        """Return the rule for native code."""
         kind = "momentum" if slots else "sgd"
         return {**super().native_rule(lr, wd, count, slots), "kind": kind, "momentum": self.momentum}
 
@@ -134,20 +122,13 @@ class NAG(Momentum):
     Args:
         momentum: share of the last step that is repeated; 0 gives plain gradient descent.
         **kwargs: see `Optimizer`.
-
     Source: MXNet 1.9.1 `nag_mom_update`, where the momentum sees the decay of the parameter already updated.
     """
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether a row-sparse gradient updates its own rows only: without momentum, as there this is SGD.
-
-        Args:
-            weight: a parameter, by whose storage type it may depend.
-        """
         return self.momentum == 0.0
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         grads, factor = self.scale(group, grads)
         if not group.states:
             group.descend(grads, lr * factor, wd / factor)
@@ -175,11 +156,9 @@ class Test(GroupedOptimizer):
     __test__ = False  # not a test class, whatever pytest makes of the name
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray:
-        """Return zeros."""
         return zeros_like(weight)
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         group.descend(grads, -float(self.rescale_grad))
         for weight, copy in zip(group.weights, group.states[0], strict=True):
             copy.copy_(weight)

@@ -24,17 +24,7 @@ class SharedStates:
 
     Sent through `torch.multiprocessing`, or inherited by a fork, they are the same memory.
 
-    Args:
-        optimizer: whose states they are; tells what can be shared.
-        states: states as `create_state_multi_precision` makes them; they are copied.
-        counts: how many updates each parameter has received.
-
-    Raises:
-        StateError: the optimizer remembers something that is no dense array, nor a tuple or list of them.
-        MemoryError: there is not as much shared memory left.
-
     Attributes:
-        rule: name of the optimizer's class.
         keys: whose states they are; the counts are in this order.
     """
 
@@ -85,15 +75,7 @@ class SharedStates:
         return CommonCounts(self.counts, {index: position[key] for index, key in keys.items()})
 
     def check(self, optimizer: Optimizer, weights: Mapping[StateKey, NDArray]) -> None:
-        """Complain unless an optimizer can go on from these states.
-
-        Args:
-            optimizer: the optimizer.
-            weights: the parameters that it will update.
-
-        Raises:
-            StateError: it is another optimizer, or one with other options; or a parameter has no state here.
-        """
+        """Complain unless an optimizer can go on from these states."""
         check_shareable(optimizer)
         missing = [name for name, _ in weights if name not in {name for name, _ in self.keys}]
         if missing:
@@ -120,11 +102,7 @@ class SharedStates:
 
 
 def check_shareable(optimizer: Optimizer) -> None:
-    """Complain about an optimizer that remembers what cannot be shared.
-
-    Raises:
-        StateError: it does.
-    """
+    """Complain about an optimizer that remembers what cannot be shared."""
     reason = optimizer.unshared()
     if reason is not None:
         raise StateError(
@@ -142,11 +120,7 @@ def outline(state: object) -> str:
 
 
 def _form(state: object, arrays: list[NDArray], rule: str, name: str) -> Any:
-    """Return a state with numbers in the place of its arrays, which are added to a list.
-
-    Raises:
-        StateError: the state holds something else than dense arrays.
-    """
+    """Return a state with numbers in the place of its arrays, which are added to a list."""
     if state is None:
         return None
     if isinstance(state, NDArray) and not is_sparse(state):

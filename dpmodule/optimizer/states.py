@@ -42,9 +42,6 @@ def dump_states(states: dict[Any, Any], optimizer: Optimizer | None = None) -> b
 
     Arrays are written under the name of MXNet's own class, optimizers and schedules of this package under the names
     of MXNet's, so that MXNet 1.9.1 reads the bytes.
-
-    Raises:
-        ArgumentError: there is a function or class among the states or attributes.
     """
     out = bytearray(b"\x80\x04")
     _write(states if optimizer is None else (states, optimizer), out)
@@ -52,11 +49,7 @@ def dump_states(states: dict[Any, Any], optimizer: Optimizer | None = None) -> b
 
 
 def _write(value: Any, out: bytearray) -> None:
-    """Append the pickle operations that push a value.
-
-    Raises:
-        ArgumentError: the value is code.
-    """
+    """Append the pickle operations that push a value."""
     if isinstance(value, NDArray):
         _write_array(value, out)
     elif isinstance(value, (Optimizer, LRScheduler)):
@@ -117,11 +110,7 @@ def _global(origin: str) -> bytes:
 
 
 def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
-    """Return the states, and the optimizer if it was dumped with them.
-
-    Raises:
-        FileFormatError: damaged bytes, or anything else than states.
-    """
+    """Return the states, and the optimizer if it was dumped with them."""
     try:
         _check_places(data)
         found = _Builder().build(_InertUnpickler(io.BytesIO(data), encoding="latin1").load())
@@ -141,12 +130,7 @@ def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
 
 
 def _check_places(data: bytes) -> None:
-    """Refuse a pickle that stores under a number no writer reaches: Python would allocate room for all below it.
-
-    Raises:
-        FileFormatError: there is one.
-        ValueError: the bytes are no pickle.
-    """
+    """Refuse a pickle that stores under a number no writer reaches: Python would allocate room for all below it."""
     for count, (op, value, position) in enumerate(pickletools.genops(data)):
         if op.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(value or 0) > count:
             raise FileFormatError(
@@ -174,11 +158,7 @@ class _InertUnpickler(pickle.Unpickler):
     """Turns every name into a class of records, or refuses it."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
-        """Return what stands for a name, which is never what it names.
-
-        Raises:
-            FileFormatError: the name is not on the list.
-        """
+        """Return what stands for a name, which is never what it names."""
         origin = f"{module_name} {global_name}"
         if origin == "collections OrderedDict":
             return dict
@@ -198,11 +178,7 @@ class _Builder:
         self._open: set[int] = set()
 
     def build(self, value: Any) -> Any:
-        """Return a value with every record in it made into what it describes.
-
-        Raises:
-            FileFormatError: the states contain themselves, a class, or what is not read.
-        """
+        """Return a value with every record in it made into what it describes."""
         if isinstance(value, type):
             return self._build_name(value)
         if not isinstance(value, (dict, list, tuple, _Record)):
@@ -217,11 +193,7 @@ class _Builder:
         return self._made[key]
 
     def _build_name(self, kind: type[Any]) -> None:
-        """Accept a bare name only where NumPy writes one, as an argument that says nothing new.
-
-        Raises:
-            FileFormatError: the states contain themselves, a class, or what is not read.
-        """
+        """Accept a bare name only where NumPy writes one, as an argument that says nothing new."""
         if getattr(kind, "origin", None) != "numpy ndarray":
             raise FileFormatError("optimizer states hold a class, expected arrays and numbers")
 
@@ -251,11 +223,7 @@ def _attributes(origin: str, state: object) -> dict[str, Any]:
 
 
 def _check_attributes(origin: str, found: dict[str, Any]) -> None:
-    """Refuse an optimizer that lacks what every optimizer has, or holds something else in its place.
-
-    Raises:
-        FileFormatError: an attribute is missing.
-    """
+    """Refuse an optimizer that lacks what every optimizer has, or holds something else in its place."""
     for key, usual in vars(Optimizer()).items():
         kind = (
             (int, float) if isinstance(usual, (int, float)) else dict if isinstance(usual, dict) else object
@@ -301,11 +269,7 @@ def _make_array(args: tuple[Any, ...], state: object) -> NDArray:
 
 
 def _make_bytes(args: tuple[Any, ...], state: object) -> bytes:
-    """Make bytes of ``bytearray(b"...")``, ``bytearray("...", "latin-1")`` or ``encode("...", "latin1")``.
-
-    Raises:
-        FileFormatError: they are made of something else.
-    """
+    """Make bytes of ``bytearray(b"...")``, ``bytearray("...", "latin-1")`` or ``encode("...", "latin1")``."""
     content = args[0] if args else b""
     if isinstance(content, str):
         return content.encode("latin1")
@@ -324,11 +288,7 @@ def _make_dtype(args: tuple[Any, ...], state: object) -> np.dtype[Any]:
 
 
 def _make_numpy(args: tuple[Any, ...], state: object) -> np.ndarray[Any, Any]:
-    """Make an array of NumPy's own pickle state: version, shape, type, order, values.
-
-    Raises:
-        FileFormatError: the state is no array's.
-    """
+    """Make an array of NumPy's own pickle state: version, shape, type, order, values."""
     if not (isinstance(state, tuple) and len(state) == 5 and isinstance(state[2], np.dtype)):
         raise FileFormatError("a NumPy array among the optimizer states is damaged")
     _, shape, dtype, is_fortran, content = state

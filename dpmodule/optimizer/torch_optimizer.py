@@ -77,15 +77,12 @@ class TorchOptimizer(GroupedOptimizer):
         self._owners: dict[Any, _Engine] = {}
 
     def create_state(self, index: Key, weight: NDArray) -> State:
-        """Return an empty dict; torch's arrays are put into it by name at the first update."""
         return {}
 
     def unshared(self) -> str:
-        """Name torch's optimizer, which makes its states itself."""
         return "torch keeps its states in objects of its own"
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        """Update one group in place."""
         engine = group.kept
         if engine is None:
             engine = group.kept = _Engine(self._make(group.weights), group, self.defaults)
@@ -122,13 +119,7 @@ class TorchOptimizer(GroupedOptimizer):
 
 
 class _Engine:
-    """One torch optimizer over the parameters of a group.
-
-    Args:
-        made: the torch optimizer.
-        group: whose parameters it updates.
-        defaults: rates that the parameter groups would have had from the factory.
-    """
+    """One torch optimizer over the parameters of a group."""
 
     def __init__(self, made: torch.optim.Optimizer, group: Group, defaults: Mapping[str, float]) -> None:
         self._made = made
@@ -140,11 +131,7 @@ class _Engine:
         ]
 
     def start(self, records: list[State], grads: list[Tensor], rates: Mapping[str, float]) -> None:
-        """Take over states and update the parameters.
-
-        Raises:
-            StateError: the states are not those of this torch class, or of other shapes.
-        """
+        """Take over states and update the parameters."""
         try:
             self._load(records)
             self.step(grads, rates)
@@ -212,11 +199,7 @@ def _from_torch(value: Any, context: Context) -> Any:
 
 
 def _split(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of `Optimizer` and those of torch; the two rates under both names if given at all.
-
-    Raises:
-        ArgumentError: a rate is given under both names, with two values.
-    """
+    """Return the arguments of `Optimizer` and those of torch; the two rates under both names if given at all."""
     ours = {key: value for key, value in kwargs.items() if key in _OURS}
     options = {key: value for key, value in kwargs.items() if key not in _OURS}
     for mine, theirs in (("learning_rate", "lr"), ("wd", "weight_decay")):
@@ -230,11 +213,7 @@ def _split(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _probe(factory: Any, options: dict[str, Any], ours: Mapping[str, Any]) -> torch.optim.Optimizer:
-    """Make an optimizer of a parameter that nobody needs, to check the arguments and to learn the defaults.
-
-    Raises:
-        ArgumentError: it makes no optimizer, does not take the options, or calls a closure for gradients.
-    """
+    """Make an optimizer of a parameter that nobody needs, to check the arguments and to learn the defaults."""
     name = getattr(factory, "__name__", repr(factory))
     if isinstance(factory, torch.optim.Optimizer) or not callable(factory):
         raise ArgumentError(

@@ -23,9 +23,6 @@ _MOST_PLANS = 64
 class Updater:
     """An optimizer with the states of the parameters it has updated.
 
-    Args:
-        optimizer: the rule.
-
     Attributes:
         optimizer: the rule.
         states: state by index: None, an NDArray or a tuple of them, as the optimizer's `create_state` made it.
@@ -52,13 +49,7 @@ class Updater:
         self._retired: Any = None
 
     def __call__(self, index: KeyOrList, grad: Any, weight: Any) -> None:
-        """Update one parameter, or a list of them, in place.
-
-        Args:
-            index: key of the parameter, or a list of keys.
-            grad: its gradient, or a list.
-            weight: the parameter, or a list.
-        """
+        """Update one parameter, or a list of them, in place."""
         if isinstance(index, (list, tuple)):
             self.update_all(index, grad, weight)
             return
@@ -74,11 +65,6 @@ class Updater:
 
         The sorting is kept for the next batch and checked against what may have changed meanwhile: arrays, states,
         multipliers. The gradients may be other tensors each time.
-
-        Args:
-            indices: keys of the parameters.
-            grads: their gradients.
-            weights: the parameters.
 
         Raises:
             ArgumentError: lists of different lengths.
@@ -106,11 +92,7 @@ class Updater:
         plan.run(grads)
 
     def _check_retired(self) -> None:
-        """Complain if other shared states have taken the place of these.
-
-        Raises:
-            StateError: they have.
-        """
+        """Complain if other shared states have taken the place of these."""
         if self._retired is not None and self._retired[0]:
             raise StateError(
                 "the store's shared optimizer states were replaced by init_optimizer(force_init=True) in the process "
@@ -267,11 +249,7 @@ class Updater:
         self._plans.clear()
 
     def _overwrite(self, states: Mapping[Any, Any], optimizer: Optimizer | None) -> None:
-        """Write states, and the counts of an optimizer, into the shared memory.
-
-        Raises:
-            StateError: the loaded state is another optimizer's.
-        """
+        """Write states, and the counts of an optimizer, into the shared memory."""
         for index, state in states.items():
             here, given = outline(self.states.get(index)), outline(state)
             if here != given:
@@ -312,9 +290,6 @@ def get_updater(optimizer: Optimizer) -> Updater:
     """Return an `Updater` of an optimizer.
 
     Source: MXNet 1.9.1 `optimizer.get_updater`.
-
-    Args:
-        optimizer: whose rule it follows.
     """
     return Updater(optimizer)
 
@@ -325,11 +300,7 @@ def _check_lengths(indices: Sequence[Any], arrays: Sequence[NDArray], what: str)
 
 
 def _check_kind(index: Key, state: Any, optimizer: GroupedOptimizer, weight: NDArray) -> None:
-    """Compare a loaded state with one that the optimizer would make.
-
-    Raises:
-        StateError: they differ in number or shape of arrays.
-    """
+    """Compare a loaded state with one that the optimizer would make."""
     here, fresh = outline(state), outline(optimizer.create_state_multi_precision(index, weight))
     if here != fresh:
         raise StateError(

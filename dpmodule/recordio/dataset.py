@@ -65,10 +65,6 @@ class RecordDataset(Dataset[Any]):
 
         Args:
             number: which one, from 0; negative ones count from the end.
-
-        Raises:
-            BoundsError: there is no such record; an IndexError.
-            FileFormatError: the record is damaged.
         """
         try:
             offset = self._offsets[number]

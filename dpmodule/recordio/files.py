@@ -77,7 +77,6 @@ class MXRecordIO(Closing):
         self._at = 0
 
     def close(self) -> None:
-        """Close the file; further calls do nothing."""
         if not self.is_open:
             return
         handle, self.handle = self.handle, None
@@ -235,12 +234,6 @@ class MXIndexedRecordIO(MXRecordIO):
         super().__init__(uri, flag)
 
     def open(self) -> None:
-        """Open both files; those opened for writing are emptied.
-
-        Raises:
-            FileError: a file cannot be opened.
-            FileFormatError: the record file is damaged, or the index file is no index.
-        """
         super().open()
         if self.writable:
             self.idx, self.keys = {}, []
@@ -254,7 +247,6 @@ class MXIndexedRecordIO(MXRecordIO):
             self.idx, self.keys = dict(pairs), [key for key, _ in pairs]
 
     def close(self) -> None:
-        """Close both files; further calls do nothing."""
         if not self.is_open:
             return
         own = self.pid == os.getpid()

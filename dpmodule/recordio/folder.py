@@ -53,11 +53,7 @@ class Recoding:
     quality: int | None = None
 
     def __call__(self, content: bytes, name: str) -> bytes:
-        """Return a picture's file as it goes into a record.
-
-        Raises:
-            FileFormatError: it is no picture, or a damaged one.
-        """
+        """Return a picture's file as it goes into a record."""
         pixels = decode(content, to_rgb=False, name=name)
         if self.shorter_edge is None and self.quality is None and content.startswith(_KEPT):
             return content
@@ -77,10 +73,6 @@ def find_pictures(folder: str) -> tuple[list[str], list[Picture]]:
     Returns:
         The classes, paths of folders in alphabetical order, whose places are the labels; and the pictures, class by
         class.
-
-    Raises:
-        FileError: the folder cannot be read.
-        ArgumentError: there is no picture.
     """
     found: dict[str, list[str]] = {}
     seen: set[str] = set()
@@ -115,7 +107,6 @@ def split_pictures(
     """Split pictures for training and validation, each class by itself.
 
     Args:
-        pictures: those of all classes.
         ratio: part of each class that is for training; at least one picture of each is.
         seed: of a random order, in which the parts are chosen and written; None keeps the order.
     """
@@ -140,18 +131,8 @@ def write_pictures(
 
     All files appear together when everything has been written.
 
-    Args:
-        folder: the folder that the pictures' paths begin at.
-        parts: pictures by prefix; the prefixes lie in one folder.
-        recoding: how pictures are changed.
-        threads: how many of them are decoded at a time.
-
     Returns:
         Why pictures could not be used, by path; they are in none of the files.
-
-    Raises:
-        FileError: a file cannot be written.
-        ArgumentError: of one of the parts no picture can be used.
     """
     unusable: dict[str, str] = {}
     contents: dict[str, Callable[[IO[bytes]], object]] = {}

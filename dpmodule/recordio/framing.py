@@ -34,11 +34,7 @@ class _File(Protocol):
 
 
 def frame(payload: bytes) -> bytes:
-    """Return a payload as it is written to a record file.
-
-    Raises:
-        ArgumentError: it has 2^29 bytes or more.
-    """
+    """Return a payload as it is written to a record file."""
     if len(payload) > _MAX_LENGTH:
         raise ArgumentError(f"a record of {len(payload)} bytes is too long; the format takes {_MAX_LENGTH}")
     if MAGIC not in payload:
@@ -58,16 +54,11 @@ def read_record(file: _File, at: int, size: int, name: str) -> tuple[bytes, int]
     """Read the record that begins where `file` stands.
 
     Args:
-        file: a file positioned at `at`.
         at: the offset in bytes.
         size: length of the file in bytes.
-        name: what messages call the file.
 
     Returns:
         The payload and the number of bytes it takes in the file; None at the end of the file.
-
-    Raises:
-        FileFormatError: what stands there is no record, or is cut short.
     """
     kind, length, step = 0, 0, at
     parts: list[bytes] = []
@@ -88,11 +79,7 @@ def read_record(file: _File, at: int, size: int, name: str) -> tuple[bytes, int]
 
 
 def skip_record(file: _File, at: int, size: int, name: str) -> int | None:
-    """Return where the record after the one at `at` begins, or None if `at` is the end of the file.
-
-    Raises:
-        FileFormatError: as in `read_record`.
-    """
+    """Return where the record after the one at `at` begins, or None if `at` is the end of the file."""
     begun = False
     while True:
         file.seek(at)
@@ -142,14 +129,7 @@ def _cause(head: bytes, at: int) -> str:
 
 
 class RecordFile:
-    """A record file open for reading from several threads at once.
-
-    Args:
-        path: the file.
-
-    Raises:
-        FileError: it cannot be opened.
-    """
+    """A record file open for reading from several threads at once."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -160,11 +140,7 @@ class RecordFile:
         self.size = os.fstat(self._file.fileno()).st_size
 
     def read_at(self, offset: int) -> bytes:
-        """Return the payload of the record that begins at a byte offset.
-
-        Raises:
-            FileFormatError: none does.
-        """
+        """Return the payload of the record that begins at a byte offset."""
         found = read_record(_FileWindow(self._file.fileno(), offset), offset, self.size, self.path)
         if found is None:
             raise FileFormatError(f"{self.path}: byte {offset}: the file ends before this record")
@@ -175,11 +151,7 @@ class RecordFile:
         return os.pread(self._file.fileno(), count, offset)
 
     def starts_at(self, offset: int) -> bool:
-        """Say whether a whole record begins at a byte offset.
-
-        Raises:
-            FileFormatError: something else stands there.
-        """
+        """Say whether a whole record begins at a byte offset."""
         return skip_record(_FileWindow(self._file.fileno(), offset), offset, self.size, self.path) is not None
 
     def offsets(self) -> Iterator[int]:

@@ -21,7 +21,6 @@ class IRHeader(NamedTuple):
     Args:
         flag: how many labels follow the header; `pack` fills it in.
         label: a number, or an array of numbers.
-        id: number of the image.
         id2: upper half of a longer number, mostly 0.
 
     Example:

@@ -28,15 +28,6 @@ def load_index(idx_path: str, rec_path: str, key_type: Callable[[str], Any] = in
     An index is checked by its first, middle and last offsets. One made again has the keys of the old one if
     there are as many records, and 0, 1, 2, ... otherwise; it is written beside the record file where that is
     possible, and what was done is logged.
-
-    Args:
-        idx_path: the index file.
-        rec_path: the record file.
-        key_type: makes a key from its text.
-
-    Raises:
-        FileError: the record file cannot be read.
-        FileFormatError: the record file is damaged, or the index is no index.
     """
     file = RecordFile(rec_path)
     try:

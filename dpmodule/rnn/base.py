@@ -109,9 +109,6 @@ class BaseRNNCell:
 
         Returns:
             (output, states after this step)
-
-        Raises:
-            ArgumentError: the number of states is not that of `state_info`.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
@@ -178,7 +175,6 @@ class BaseRNNCell:
         """Make the graph of a whole sequence.
 
         Args:
-            length: number of steps.
             inputs: one Symbol of shape (N, length, C), or a list of `length` Symbols of shape (N, C).
             begin_state: states before the first step; None means those of `begin_state`.
             layout: axes of merged inputs and outputs, "NTC" or "TNC".
@@ -283,12 +279,8 @@ def unrolled(cell: BaseRNNCell, length: int, *args: Any) -> tuple[Steps, list[An
     """Unroll a cell inside another; `unroll` of a user's own need not take `valid_length`.
 
     Args:
-        cell: the inner cell.
         length: number of steps.
         args: the further arguments of `BaseRNNCell.unroll`, in order.
-
-    Raises:
-        ArgumentError: there is a `valid_length`, and the cell does not take one.
     """
     options = dict(zip(_UNROLL, args, strict=True))
     if options["valid_length"] is None:
@@ -319,11 +311,7 @@ def flatten_states(states: Sequence[Any]) -> list[Symbol]:
 
 
 def taken(args: Arrays, name: str, cell: BaseRNNCell) -> NDArray:
-    """Remove and return an array.
-
-    Raises:
-        ArgumentError: there is none of this name.
-    """
+    """Remove and return an array."""
     if name not in args:
         raise ArgumentError(
             f"{type(cell).__name__} {cell.prefix!r}: args has no {name!r}, only "

@@ -18,10 +18,6 @@ class GatedCell(BaseRNNCell):
     """A cell with one weight and bias from the input, and one from the hidden state, for all gates together.
 
     Args:
-        num_hidden: features of the state.
-        mode: decides the gates, see `ops.nn.rnn_weights`.
-        prefix: put before the names of its nodes and weights.
-        params: weights to share with other cells.
         attributes: arguments of `sym.Variable` for each weight, such as ``i2h_bias={"init": ...}``.
     """
 
@@ -62,7 +58,6 @@ class GatedCell(BaseRNNCell):
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Shape and layout of each state; a batch size of 0 is inferred."""
         return [{"shape": (0, self.num_hidden), "__layout__": "NC"}]
 
     def next_name(self) -> str:
@@ -75,8 +70,6 @@ class GatedCell(BaseRNNCell):
 
         Args:
             part: "i2h" or "h2h".
-            data: input or hidden state.
-            name: name of the node.
         """
         weight, bias = self._variables[f"{part}_weight"], self._variables[f"{part}_bias"]
         width = self.num_hidden * len(self.gates)
@@ -84,7 +77,6 @@ class GatedCell(BaseRNNCell):
         return found
 
     def _weight_names(self) -> list[tuple[str, str]]:
-        """Return (name, ending) of each weight: what the gate's name goes between."""
         found = []
         for variable in self._variables.values():
             name, _, kind = str(variable.name).rpartition("_")
@@ -96,7 +88,6 @@ class RNNCell(GatedCell):
     """Compute one step of a plain recurrent network: ``activation(W x + b + R h + c)``.
 
     Args:
-        num_hidden: features of the state.
         activation: `act_type` of `sym.Activation`, or a function of symbols.
         prefix: put before the names of its nodes and weights.
         params: weights to share with other cells.
@@ -130,7 +121,6 @@ class LSTMCell(GatedCell):
         prefix: put before the names of its nodes and weights.
         params: weights to share with other cells.
         forget_bias: where the forget gate's bias begins, so that cells remember at first.
-
     Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997; MXNet 1.9.1 `rnn.LSTMCell`.
     """
 
@@ -146,7 +136,6 @@ class LSTMCell(GatedCell):
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Shape and layout of each state; a batch size of 0 is inferred."""
         return super().state_info * 2
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
@@ -163,10 +152,8 @@ class GRUCell(GatedCell):
     """Compute one step of a GRU, whose reset gate acts after the linear map of the state, as cuDNN's does.
 
     Args:
-        num_hidden: features of the state.
         prefix: put before the names of its nodes and weights.
         params: weights to share with other cells.
-
     Source: Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014; MXNet 1.9.1 `rnn.GRUCell`.
     """
 

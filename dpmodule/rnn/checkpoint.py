@@ -55,7 +55,6 @@ def load_rnn_checkpoint(cells: Cells, prefix: str, epoch: int) -> tuple[Symbol, 
     Args:
         cells: the cell, or cells, in the network.
         prefix: as in `save_rnn_checkpoint`.
-        epoch: number of the epoch.
 
     Returns:
         (symbol, arg_params, aux_params)
@@ -79,7 +78,6 @@ def do_rnn_checkpoint(cells: Cells, prefix: str, period: int = 1) -> Callable[..
     Args:
         cells: the cell, or cells, in the network.
         prefix: path up to the first "-" of the file names.
-        period: save every so many epochs.
 
     Raises:
         ArgumentError: `period` is no number.

@@ -26,12 +26,9 @@ class BaseConvRNNCell(GatedCell):
 
     Args:
         input_shape: shape of one step's input with any batch size, in `conv_layout`.
-        num_hidden: channels of the state.
         h2h_kernel: window over the state, odd so that the state keeps its size.
         h2h_dilate: distance of the window's elements.
-        i2h_kernel: window over the input.
         i2h_stride: step between windows over the input.
-        i2h_pad: elements added around the input.
         i2h_dilate: distance of the window's elements.
         i2h_weight_initializer: of the input's weight; None leaves it to the Module's.
         h2h_weight_initializer: of the state's weight; None leaves it to the Module's.
@@ -104,11 +101,9 @@ class BaseConvRNNCell(GatedCell):
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Shape and layout of each state; a batch size of 0 is inferred."""
         return [{"shape": self._state_shape, "__layout__": self._layout}]
 
     def project(self, part: str, data: Symbol, name: str) -> Symbol:
-        """Convolve data to the channels of all gates; arguments as in `GatedCell`."""
         weight, bias = self._variables[f"{part}_weight"], self._variables[f"{part}_bias"]
         width = self.num_hidden * len(self.gates)
         found: Symbol = sym.Convolution(
@@ -148,7 +143,6 @@ class ConvLSTMCell(BaseConvRNNCell):
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Shape and layout of each state; a batch size of 0 is inferred."""
         return super().state_info * 2
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:

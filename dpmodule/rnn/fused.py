@@ -27,7 +27,6 @@ class FusedRNNCell(BaseRNNCell):
 
     Args:
         num_hidden: features of the state of one direction.
-        num_layers: number of layers.
         mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
         bidirectional: add a second network to each layer that reads from the right.
         dropout: share dropped between layers in training.
@@ -77,22 +76,16 @@ class FusedRNNCell(BaseRNNCell):
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Shape and layout of each state: layers and directions come first."""
         directions = 2 if self.bidirectional else 1
         info = {"shape": (directions * self.num_layers, 0, self.num_hidden), "__layout__": "LNC"}
         return [dict(info) for _ in range(2 if self.mode == "lstm" else 1)]
 
     @property
     def steppable(self) -> bool:
-        """Whether the cell can be called for a single step: no."""
         return False
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> NoReturn:
-        """Refuse: the operator runs over whole sequences.
-
-        Raises:
-            NotImplementedError: always.
-        """
+        """Refuse: the operator runs over whole sequences."""
         raise NotImplementedError(
             "FusedRNNCell cannot be called for one step; use unroll, or unfuse() and call that"
         )
@@ -106,10 +99,6 @@ class FusedRNNCell(BaseRNNCell):
         merge_outputs: bool | None = None,
         valid_length: Symbol | None = None,
     ) -> tuple[Steps, list[Any]]:
-        """Make the graph of a whole sequence; the outputs are merged unless merge_outputs is False.
-
-        See `BaseRNNCell`. The states returned are empty without get_next_state.
-        """
         self.reset()
         axis = time_axis(layout)
         data = as_merged(length, inputs, axis)
@@ -145,17 +134,6 @@ class FusedRNNCell(BaseRNNCell):
         return found
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with the vector of weights cut into one array for each layer and gate.
-
-        The names are those that `unpack_weights` of the unfused stack gives, such as ``lstm_l0_i2h_f_weight``.
-
-        Args:
-            args: arrays by name, such as the arg_params of a Module.
-
-        Raises:
-            ArgumentError: the vector is missing.
-            ShapeError: its size does not fit this network.
-        """
         args = dict(args)
         vector = taken(args, str(self._parameter.name), self)
         pieces = rnn_weights.unpack(vector, self.mode, self.num_layers, self.num_hidden, self.bidirectional)
@@ -163,14 +141,6 @@ class FusedRNNCell(BaseRNNCell):
         return args
 
     def pack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with all weights in one vector, the inverse of `unpack_weights`.
-
-        Args:
-            args: arrays by name, as this or the unfused stack's `unpack_weights` returns them.
-
-        Raises:
-            ArgumentError: a weight is missing or has another shape than the rest demands.
-        """
         args = dict(args)
         first_name = f"{self.prefix}l0_i2h{rnn_weights.gates(self.mode)[0]}_weight"
         first = args.get(first_name)

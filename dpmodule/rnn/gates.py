@@ -26,11 +26,9 @@ def update_lstm(
     """Return the new states (hidden, cell) of an LSTM.
 
     Args:
-        name: put before the names of the nodes.
         gates: input, forget, cell and output gate before activation, side by side.
         states: (hidden, cell).
         activation: of the cell gate, and of the cell on its way to the output.
-        kwargs: arguments of `sym.SliceChannel`, which cuts the gates apart.
     """
     parts = sym.SliceChannel(gates, num_outputs=4, name=f"{name}slice", **kwargs)
     enter = sym.Activation(parts[0], act_type="sigmoid", name=f"{name}i")
@@ -53,12 +51,7 @@ def update_gru(
     """Return the new state of a GRU, whose reset gate acts after the linear map of the state.
 
     Args:
-        name: put before the names of the nodes.
         i2h: reset, update and new gate as far as the input makes them, side by side.
-        h2h: the same as far as the state makes them.
-        state: the state.
-        activation: of the new gate.
-        kwargs: arguments of `sym.SliceChannel`, which cuts the gates apart.
     """
     i2h_r, i2h_z, i2h_n = sym.SliceChannel(i2h, num_outputs=3, name=f"{name}_i2h_slice", **kwargs)
     h2h_r, h2h_z, h2h_n = sym.SliceChannel(h2h, num_outputs=3, name=f"{name}_h2h_slice", **kwargs)

@@ -36,7 +36,6 @@ def encode_sentences(
     r"""Turn words into numbers.
 
     Args:
-        sentences: sentences as lists of words.
         vocab: numbers of the words, to which the unknown token's is added if need be; None makes new ones, in
             order of appearance.
         invalid_label: number of padding; no word gets it.
@@ -89,12 +88,10 @@ class BucketSentenceIter(DataIter):
 
     Args:
         sentences: sentences as lists of numbers, see `encode_sentences`.
-        batch_size: sentences in a batch.
         buckets: lengths to pad to; None takes every length that fills a batch.
         invalid_label: number of padding, in data and labels.
         data_name: under which the network takes sentences.
         label_name: under which it takes the words that follow.
-        dtype: element type of both.
         layout: "NT" for batch first, "TN" for time first; axes after these two are taken as MXNet takes them, unused.
         num_parts: number of parts that the sentences are split into, one for each of several processes.
         part_index: which part to read: of each bucket's sentences those of numbers part_index, part_index + num_parts,
@@ -169,7 +166,6 @@ class BucketSentenceIter(DataIter):
         self.reset()
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        """Read only every num_parts-th sentence of each bucket from now on; see `DataIter.take_part`."""
         check_part("BucketSentenceIter", num_parts, part_index)
         if self._part[1] > 1:
             raise StateError(f"BucketSentenceIter: it reads part {self._part[0]} of {self._part[1]} already")
@@ -224,7 +220,6 @@ class BucketSentenceIter(DataIter):
         return DataDesc(name, shape, self.dtype, self.layout)
 
     def reset(self) -> None:
-        """Begin a new epoch in a new order."""
         self.curr_idx = 0
         host = generators.host()
         # Python's own generator orders the batches as long as nobody has called mx.random.seed, as in MXNet
@@ -245,7 +240,6 @@ class BucketSentenceIter(DataIter):
             self.ndlabel.append(nd.array(labels, dtype=self.dtype))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the order of sentences and batches, and where the iterator stands in it."""
         return {
             **self._facts(),
             "curr_idx": self.curr_idx,
@@ -254,7 +248,6 @@ class BucketSentenceIter(DataIter):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
         check_state(self, state, **self._facts())
         self._put_back()
         for rows, order, wanted in zip(self.data, self._orders, state["orders"], strict=True):
@@ -275,11 +268,6 @@ class BucketSentenceIter(DataIter):
         }
 
     def next(self) -> DataBatch:
-        """Return the next batch; its `bucket_key` is the length it is padded to.
-
-        Raises:
-            StopIteration: the epoch is over.
-        """
         if self.curr_idx == len(self.idx):
             raise StopIteration
         bucket, start = self.idx[self.curr_idx]
@@ -300,11 +288,7 @@ class BucketSentenceIter(DataIter):
 
 
 def _buckets(sentences: Sequence[Sequence[int]], batch_size: int, buckets: Iterable[int] | None) -> list[int]:
-    """Return the bucket sizes in ascending order.
-
-    Raises:
-        ArgumentError: there is none, or one is no positive number.
-    """
+    """Return the bucket sizes in ascending order."""
     if buckets is None:
         counts = Counter(len(sentence) for sentence in sentences)
         found = sorted(size for size, count in counts.items() if count >= batch_size and size)

@@ -35,7 +35,6 @@ class DropoutCell(BaseRNNCell):
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Shape and layout of each state: there is none."""
         return []
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
@@ -54,7 +53,6 @@ class DropoutCell(BaseRNNCell):
         merge_outputs: bool | None = None,
         valid_length: Symbol | None = None,
     ) -> tuple[Steps, list[Any]]:
-        """Make the graph of a whole sequence, in one operator if it is merged; see `BaseRNNCell`."""
         self.reset()
         given: Steps = inputs if isinstance(inputs, Symbol) else list(inputs)
         found = shaped(length, given, time_axis(layout), merge_outputs)
@@ -81,21 +79,17 @@ class ModifierCell(BaseRNNCell):
 
     @property
     def params(self) -> RNNParams:
-        """The variables of the wrapped cell's weights."""
         return self.base_cell.params
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Shape and layout of each state of the wrapped cell."""
         return self.base_cell.state_info
 
     @property
     def steppable(self) -> bool:
-        """Whether the wrapped cell can be called for a single step."""
         return self.base_cell.steppable
 
     def reset(self) -> None:
-        """Number steps and begin states from 0 again, in the wrapped cell too."""
         super().reset()
         self.base_cell.reset()
 
@@ -118,13 +112,6 @@ class ModifierCell(BaseRNNCell):
         return super().begin_state(init_sym or func, **kwargs)
 
     def make_begin_state(self, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
-        """Make the begin states of the wrapped cell.
-
-        Args:
-            func: makes each state, such as ``mx.sym.zeros``; called with `name`, `shape` and what else a
-                state's info has.
-            **kwargs: further arguments of `func`.
-        """
         with self._unwrapped() as cell:
             return begin_states(cell, func, **kwargs)
 
@@ -138,11 +125,9 @@ class ModifierCell(BaseRNNCell):
             self.base_cell.modified = True
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with the wrapped cell's weights cut into gates."""
         return self.base_cell.unpack_weights(args)
 
     def pack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with the wrapped cell's gates put together."""
         return self.base_cell.pack_weights(args)
 
 
@@ -175,7 +160,6 @@ class ZoneoutCell(ModifierCell):
         self.zoneout_states = _check_share("ZoneoutCell: zoneout_states", zoneout_states)
 
     def reset(self) -> None:
-        """Number steps and begin states from 0 again, and forget the output of the last step."""
         super().reset()
         self.prev_output = None
 
@@ -209,7 +193,6 @@ class ResidualCell(ModifierCell):
 
     Args:
         base_cell: the cell to wrap.
-
     Source: Wu et al., "Google's neural machine translation system", 2016; MXNet 1.9.1 `rnn.ResidualCell`.
     """
 
@@ -227,7 +210,6 @@ class ResidualCell(ModifierCell):
         merge_outputs: bool | None = None,
         valid_length: Symbol | None = None,
     ) -> tuple[Steps, list[Any]]:
-        """Make the graph of a whole sequence; see `BaseRNNCell`."""
         self.reset()
         axis = time_axis(layout)
         given: Steps = inputs if isinstance(inputs, Symbol) else list(inputs)

@@ -37,40 +37,31 @@ class _Compound(BaseRNNCell):
         return self.cells
 
     def reset(self) -> None:
-        """Number steps and begin states from 0 again, in every cell."""
         super().reset()
         for cell in self.cells:
             cell.reset()
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Shape and layout of each state, cell by cell."""
         return [info for cell in self.cells for info in cell.state_info]
 
     def make_begin_state(self, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
-        """Make the begin states of every cell."""
         return [state for cell in self.cells for state in begin_states(cell, func, **kwargs)]
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with the weights of every cell cut into gates."""
         args = dict(args)
         for cell in self.cells:
             args = cell.unpack_weights(args)
         return args
 
     def pack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with the gates of every cell put together."""
         args = dict(args)
         for cell in self.cells:
             args = cell.pack_weights(args)
         return args
 
     def divide(self, states: Sequence[Any]) -> list[list[Symbol]]:
-        """Return the states of each cell.
-
-        Raises:
-            ArgumentError: their number is not that of `state_info`.
-        """
+        """Return the states of each cell."""
         rest = list(self.check_states(flatten_states(states)))
         parts = []
         for cell in self.cells:
@@ -111,7 +102,6 @@ class SequentialRNNCell(_Compound):
 
     @property
     def steppable(self) -> bool:
-        """Whether the cell can be called for a single step."""
         return all(cell.steppable for cell in self.cells)
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
@@ -132,7 +122,6 @@ class SequentialRNNCell(_Compound):
         merge_outputs: bool | None = None,
         valid_length: Symbol | None = None,
     ) -> tuple[Steps, list[Any]]:
-        """Make the graph of a whole sequence, cell by cell; see `BaseRNNCell`."""
         self.reset()
         if not self.cells:
             raise StateError("SequentialRNNCell: there is no cell to unroll; add one first")
@@ -153,11 +142,8 @@ class BidirectionalCell(_Compound):
     A whole sequence is needed: the cell can be unrolled, but not called for one step.
 
     Args:
-        l_cell: reads from the left.
-        r_cell: reads from the right.
         params: accepted for MXNet's sake; the cells have their own.
         output_prefix: put before the names of the outputs.
-
     Source: Schuster and Paliwal, "Bidirectional recurrent neural networks", 1997; MXNet 1.9.1
     `rnn.BidirectionalCell`.
     """
@@ -176,15 +162,10 @@ class BidirectionalCell(_Compound):
 
     @property
     def steppable(self) -> bool:
-        """Whether the cell can be called for a single step: no."""
         return False
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> NoReturn:
-        """Refuse: a single step has no right end.
-
-        Raises:
-            NotImplementedError: always.
-        """
+        """Refuse: a single step has no right end."""
         raise NotImplementedError(
             "BidirectionalCell cannot be called for one step; use unroll on the whole sequence"
         )
@@ -198,10 +179,6 @@ class BidirectionalCell(_Compound):
         merge_outputs: bool | None = None,
         valid_length: Symbol | None = None,
     ) -> tuple[Steps, list[Any]]:
-        """Make the graph of a whole sequence; the states returned are [those of the left, those of the right].
-
-        See `BaseRNNCell`.
-        """
         self.reset()
         axis = time_axis(layout)
         steps = as_list(length, inputs, axis)

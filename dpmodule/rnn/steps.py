@@ -17,9 +17,6 @@ def time_axis(layout: str) -> int:
 
     Args:
         layout: one letter per axis, T for time steps and N for the batch first in either order: NTC, TNC, NTCHW.
-
-    Raises:
-        ArgumentError: the layout does not begin so.
     """
     if not isinstance(layout, str) or layout[:2] not in ("NT", "TN"):
         raise ArgumentError(f"layout is {layout!r}, expected 'NTC' (batch first) or 'TNC' (time first)")
@@ -31,11 +28,7 @@ def as_list(length: int, inputs: Symbol | Iterable[Symbol], axis: int) -> list[S
 
     Args:
         length: number of steps.
-        inputs: the sequence.
         axis: axis of time steps of a merged one.
-
-    Raises:
-        ArgumentError: `length` is no positive number, or the sequence is a group or of another length.
     """
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise ArgumentError(f"length is {length!r}, expected a number of steps from 1")
@@ -64,7 +57,6 @@ def shaped(length: int, inputs: Steps, axis: int, merge: bool | None) -> Steps:
 
     Args:
         length: number of steps.
-        inputs: the sequence.
         axis: axis of time steps of a merged one.
         merge: True for one symbol, False for a list.
     """
@@ -78,7 +70,6 @@ def mask(length: int, outputs: Steps, axis: int, valid_length: Symbol, merge: bo
 
     Args:
         length: number of steps.
-        outputs: the sequences.
         axis: axis of time steps of a merged one.
         valid_length: steps of each sequence, (N,).
         merge: form of the result; None keeps that of `outputs`.
@@ -93,7 +84,6 @@ def last_valid(history: Sequence[Sequence[Symbol]], valid_length: Symbol) -> lis
     """Return each state as it is after the last step of each sequence.
 
     Args:
-        history: all states after each step.
         valid_length: steps of each sequence, (N,).
     """
     return [
@@ -107,7 +97,6 @@ def reverse(length: int, inputs: Steps, axis: int, valid_length: Symbol | None =
 
     Args:
         length: number of steps.
-        inputs: the sequence.
         axis: axis of time steps of a merged one.
         valid_length: steps of each sequence, (N,).
     """

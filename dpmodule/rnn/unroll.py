@@ -24,12 +24,10 @@ def rnn_unroll(
 
     Args:
         cell: makes each step.
-        length: number of steps.
         inputs: as for `BaseRNNCell.unroll`; None makes a variable for each step.
         begin_state: as for `BaseRNNCell.unroll`.
         input_prefix: put before the names of these variables, ``t0_data`` and so on.
         layout: as for `BaseRNNCell.unroll`.
-
     Source: MXNet 1.9.1 `rnn.rnn_unroll`, which is broken there.
     """
     warnings.warn("rnn_unroll is deprecated; call cell.unroll", DeprecationWarning, stacklevel=2)

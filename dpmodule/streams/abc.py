@@ -24,9 +24,6 @@ class Stream(Protocol[T]):
     def put(self, data: T) -> None:
         """Add an item.
 
-        Args:
-            data: the item.
-
         Raises:
             StreamStopped: after `stop` or `throw`.
         """
@@ -45,20 +42,10 @@ class Stream(Protocol[T]):
         """Throw `asyncio.CancelledError`."""
 
     def __aiter__(self) -> AsyncIterator[T]:
-        """Return the stream itself.
-
-        Raises:
-            StreamStopped: at the second call.
-        """
+        """Return the stream itself."""
 
     async def __anext__(self) -> T:
-        """Return the next item; wait for it if need be.
-
-        Raises:
-            StopAsyncIteration: the stream was stopped and everything has been read.
-            StreamStopped: another task waits for the next item.
-            BaseException: what was thrown into the stream.
-        """
+        """Return the next item; wait for it if need be."""
 
 
 @runtime_checkable
@@ -95,8 +82,4 @@ class WorkerPool(Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for the jobs and leave the workers.
-
-        Raises:
-            BaseException: the first failure of a job.
-        """
+        """Wait for the jobs and leave the workers."""

@@ -8,11 +8,7 @@ from ..base import ArgumentError
 
 
 def check_count(owner: str, name: str, value: Any, low: int = 1, high: int | None = None) -> None:
-    """Refuse what is no integer from `low` to `high`.
-
-    Raises:
-        ArgumentError: it is none; `owner` and `name` say whose argument it is.
-    """
+    """Refuse what is no integer from `low` to `high`."""
     whole = hasattr(value, "__index__") and not isinstance(value, bool)
     if not whole or value < low or (high is not None and value > high):
         bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
@@ -22,11 +18,7 @@ def check_count(owner: str, name: str, value: Any, low: int = 1, high: int | Non
 def check_seconds(
     owner: str, name: str, value: Any, *, positive: bool = False, optional: bool = True
 ) -> None:
-    """Refuse what is no number of seconds, 0 or more (`positive`: above 0); None means no limit where `optional`.
-
-    Raises:
-        ArgumentError: it is none; `owner` and `name` say whose argument it is.
-    """
+    """Refuse what is no number of seconds, 0 or more (`positive`: above 0); None means no limit where `optional`."""
     if value is None and optional:
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)

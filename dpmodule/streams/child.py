@@ -40,17 +40,7 @@ class ParentGone(PipeClosed):
 
 @dataclass(slots=True)
 class Link:
-    """What a child needs from its parent, on its way through the start of the process.
-
-    Args:
-        sock: the child's end of the channel.
-        lifeline_fd: the lifeline's reading end.
-        note_fd: the note's memory.
-        name: of the worker.
-        index: of the worker.
-        num_threads: how many threads torch may use in the child.
-        entropy: of the child's random numbers.
-    """
+    """What a child needs from its parent, on its way through the start of the process."""
 
     sock: socket.socket
     lifeline_fd: int
@@ -91,7 +81,6 @@ class Channel:
     """A child's connection to its parent.
 
     Args:
-        frames: the socket to the parent.
         note: memory shared with the parent, in which the worker leaves what it is doing.
 
     Attributes:
@@ -191,9 +180,7 @@ def run(link: Link, target: Callable[..., Any] | None = None, args: tuple[Any, .
     """Be a child process: the function that every process of a supervisor is started with.
 
     Args:
-        link: the connection to the parent.
         target: what to run, for a forked child; others receive it.
-        args: what to run it with, behind the channel.
     """
     note = Note(link.note_fd)
     _settle(link, note)

@@ -59,7 +59,6 @@ class CppWorkerPool(BaseAsyncWorkerPool):
         self._own: ThreadPool | None = None
 
     def create_new_worker(self) -> CppWorker:
-        """Return a worker."""
         if self._threads is not None:
             return CppWorker(self._threads)
         if self._own is None:

@@ -49,12 +49,7 @@ lazy.publish(__name__, __all__)
 
 
 def refused(what: str, error: OSError) -> FileError:
-    """Return the error for what the system refused, mostly because it has no descriptor or no memory left.
-
-    Args:
-        what: what was to be made.
-        error: the system's answer.
-    """
+    """Return the error for what the system refused, mostly because it has no descriptor or no memory left."""
     hint = ""
     if error.errno == errno.EMFILE:
         hint = "; this process has as many open files as it may: close some, or raise the limit (ulimit -n)"
@@ -88,8 +83,6 @@ class WorkerDied(MXNetError):
 
     Attributes:
         index: number of the worker, None if it has none.
-        name: its name.
-        pid: of its process.
         exitcode: its exit status; minus the signal's number if one killed it, None if unknown.
     """
 

@@ -9,14 +9,7 @@ from .errors import WorkerDied, WorkerStuck
 
 
 def death(who: str, index: int, name: str, ends: Ends) -> WorkerDied:
-    """Return the error for a child that has ended without an exception of its own.
-
-    Args:
-        who: names it.
-        index: its number.
-        name: its name.
-        ends: the parent's resources of it; it has been reaped.
-    """
+    """Return the error for a child that has ended without an exception of its own."""
     code, doing = ends.exitcode, ends.note.read()
     text = f"{who} {_manner(code)}" + (f" while working on {doing}" if doing else "")
     if code == -signal.SIGKILL:
@@ -34,12 +27,7 @@ def hanging(who: str, how: str, doing: str, state: str, stack: str, begun: bool)
     """Return the error for a child that has been killed because it hung.
 
     Args:
-        who: names it.
-        how: what it did not do.
-        doing: what it noted last.
         state: the system's letter for its state before it was asked for its stack.
-        stack: what it showed.
-        begun: whether it could have.
     """
     text = f"{who} {how}" + (f", working on {doing}" if doing else "")
     if state == "T":

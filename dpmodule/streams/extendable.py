@@ -68,7 +68,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
     _inlined_hooks: ClassVar[tuple[Any, ...]] = ()
 
     # the state is no dataclass field: a subclass may write an __init__ of its own that does not call this one's
-    def __new__(cls: type[Self], *args: object, **kwargs: object) -> Self:  # noqa: D102
+    def __new__(cls: type[Self], *args: object, **kwargs: object) -> Self:
         self = super().__new__(cls)
         self._begin()
         return self
@@ -114,9 +114,6 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
 
     def put(self, data: T) -> None:
         """Add an item and wake the consumer.
-
-        Args:
-            data: the item.
 
         Raises:
             StreamStopped: the stream has been stopped, or thrown an error, which is the cause.
@@ -168,9 +165,6 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         """Add an item from any thread.
 
         Many calls wake the loop once. If the subclass refuses the item, its error is thrown into the stream.
-
-        Args:
-            data: the item.
 
         Raises:
             StreamStopped: the stream has been stopped, or thrown an error.
@@ -288,11 +282,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             self._waiter = None
 
     def _new_waiter(self) -> asyncio.Future[None] | None:
-        """Return what an empty stream's consumer waits for, None if there is something now.
-
-        Raises:
-            StopAsyncIteration: the stream has ended.
-        """
+        """Return what an empty stream's consumer waits for, None if there is something now."""
         loop = get_running_loop()
         if self._mailbox.loop is not loop:
             self._mailbox.bind(loop)

@@ -28,12 +28,7 @@ def watched(worker: str, timeout_s: float) -> Iterator[None]:
     """Raise if the fork server does not answer, or dies, while it starts a process: `multiprocessing` only waits.
 
     Args:
-        worker: what is started, for messages.
         timeout_s: how long it may take, in seconds.
-
-    Raises:
-        WorkerStuck: it did not answer in time, or is stopped; it has been killed, and the next start makes another.
-        WorkerDied: it died.
     """
     over, reasons = threading.Event(), list[str]()
 

@@ -43,9 +43,6 @@ class MessageFrames:
         Args:
             message: is closed afterwards, also if this fails.
             until_writable: called when the socket is full; returns when it is not, or raises.
-
-        Raises:
-            OSError: the other end is closed.
         """
         try:
             self._send_all(message, until_writable)

@@ -207,7 +207,6 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
 
     Args:
         data: the text.
-        slots: the description of the slots.
         source: what messages call the text, such as the path of its file.
         first_line: number of the first line, in messages.
         final: nothing follows: the last line may lack its end. False for a piece of a longer text, of which a line
@@ -283,7 +282,6 @@ class RecordsFunctor(ReadyFunctor[Records]):
     The piece begins with a record and may end inside one, which is then left over.
 
     Args:
-        data: the piece.
         source: what messages call it, such as the path of the file.
         offset: where in the file it begins, in bytes, for messages.
         final: nothing follows: a record that is cut short is an error.

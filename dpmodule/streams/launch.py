@@ -37,11 +37,7 @@ _chosen: list[list[str]] = []
 
 
 def check_start_method(method: str) -> str:
-    """Return the name of a way to start processes if the system has it.
-
-    Raises:
-        ArgumentError: it has not.
-    """
+    """Return the name of a way to start processes if the system has it."""
     known = [each for each in START_METHODS if each in multiprocessing.get_all_start_methods()]
     if method not in known:
         raise ArgumentError(f"start_method is {method!r}, expected one of {', '.join(known)}")
@@ -49,11 +45,7 @@ def check_start_method(method: str) -> str:
 
 
 def check_not_importing_main() -> None:
-    """Refuse to start processes from a main program that a child is importing.
-
-    Raises:
-        StateError: this process is such a child.
-    """
+    """Refuse to start processes from a main program that a child is importing."""
     if child.importing_main():
         raise StateError(
             "a child process was to be started while its own parent's main file is being imported: put what starts "
@@ -94,12 +86,7 @@ def _dumps(value: Any) -> tuple[bytes, list[int], object]:
 
 
 def pack_target(target: Callable[..., Any], args: tuple[Any, ...]) -> Message:
-    """Make the message that tells a spawned child what to run.
-
-    Raises:
-        UnpicklableError: the function or one of its arguments cannot be given to another process.
-        MemoryError: there is not as much shared memory left as tensors and bytes among the arguments need.
-    """
+    """Make the message that tells a spawned child what to run."""
     try:
         data, fds, kept = _dumps((target, args))
     except MemoryError:
@@ -183,15 +170,7 @@ def launch(
     """Start the process of a child.
 
     Args:
-        method: "spawn", "fork" or "forkserver".
-        link: the child's part of the connection.
-        target: what a forked child runs; others are sent it.
-        args: its arguments.
         timeout_s: how long the fork server may take to start it, in seconds.
-
-    Raises:
-        WorkerStuck: the fork server did not start it in time, or is stopped.
-        WorkerDied: the fork server died meanwhile, and so did the next one.
     """
     context: Any = multiprocessing.get_context(method)
     given = (link, target, args) if method == "fork" else (link,)

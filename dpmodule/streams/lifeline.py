@@ -60,11 +60,7 @@ def _notify(fd: int) -> None:
 
 
 def hold(fd: int) -> None:
-    """In the child: end with the parent from now on, at once if it is gone already.
-
-    Args:
-        fd: the reading end of the parent's lifeline; stays open.
-    """
+    """In the child: end with the parent from now on, at once if it is gone already."""
     if _SET_SIGNAL is not None:
         fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())  # the parent may have died before it could
         if select.select([fd], [], [], 0)[0]:

@@ -21,7 +21,6 @@ class Mailbox(Generic[T]):
 
     Args:
         deliver: called without arguments in the loop's thread; it calls `take`.
-        owner: what errors call the thing that is posted to.
     """
 
     def __init__(self, deliver: Callable[[], object], owner: str) -> None:
@@ -42,11 +41,7 @@ class Mailbox(Generic[T]):
             self.loop, self._called = loop, False
 
     def post(self, letter: T) -> None:
-        """Leave a letter, from any thread.
-
-        Raises:
-            LoopClosedError: the loop is closed; the letter was not taken.
-        """
+        """Leave a letter, from any thread."""
         with self.lock:
             self._letters.append(letter)
             try:

@@ -30,9 +30,6 @@ class Message:
     """A message that is ready to be sent.
 
     Args:
-        kind: number that tells its meaning.
-        header: begins the message.
-        body: follows; what is not in shared memory.
         fds: descriptors that go with it; the last one is the shared memory, if there is any.
         owned: those of them to be closed once it is sent.
         kept: what has to live until then, such as the memory behind the others.
@@ -91,9 +88,7 @@ def pack(
 
     Args:
         kind: number that tells its meaning, 0 to 255.
-        value: anything that can be pickled.
         dumps: pickles the value (default: by value, with the contents of arrays and tensors beside the pickle).
-        fds: open descriptors to hand over with it.
     """
     contents: list[pickle.PickleBuffer] = []
     data = _pickle_by_value(value, contents) if dumps is None else dumps(value)
@@ -119,11 +114,7 @@ def _rooms(sizes: Sequence[int]) -> list[int]:
 
 
 def _spill(parts: list[memoryview]) -> int:
-    """Write the parts into new shared memory and return its descriptor.
-
-    Raises:
-        FileError: the system has no descriptor or no memory left.
-    """
+    """Write the parts into new shared memory and return its descriptor."""
     try:
         fd = os.memfd_create("dpmodule-message", os.MFD_CLOEXEC)
     except OSError as error:
@@ -155,8 +146,6 @@ class Received:
     """A message as it came: its value is unpickled when it is asked for.
 
     Args:
-        kind: number that tells its meaning.
-        parts: the pickle and the contents that belong to it.
         fds: descriptors that came with it; whoever takes the message closes them.
     """
 

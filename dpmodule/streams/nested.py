@@ -45,10 +45,6 @@ def flatten(value: Any) -> tuple[Outline, list[torch.Tensor]]:
     Args:
         value: None, a tensor, or a list, tuple, dict or dataclass of nested structures.
 
-    Raises:
-        StructureError: something else is in it, or a tensor that cannot be sent (sparse, quantised, without memory),
-            or it contains itself; the text names the place.
-
     Example:
         >>> flatten({"x": torch.zeros(2), "y": [None, torch.ones(1)]})[1]
         [tensor([0., 0.]), tensor([1.])]
@@ -58,30 +54,18 @@ def flatten(value: Any) -> tuple[Outline, list[torch.Tensor]]:
 
 
 def parts(value: Any) -> tuple[Outline, list[torch.Tensor]]:
-    """Return outline and tensors of a nested structure, whatever its tensors are: on any device, of any layout.
-
-    Raises:
-        StructureError: it is none; the text names the place.
-    """
+    """Return outline and tensors of a nested structure, whatever its tensors are: on any device, of any layout."""
     walk = _StructureWalk(_any_tensor)
     return walk.visit(value, ()), walk.leaves
 
 
 def outline(value: Any) -> Outline:
-    """Return the outline of a nested structure, whatever its tensors are.
-
-    Raises:
-        StructureError: it is none; the text names the place.
-    """
+    """Return the outline of a nested structure, whatever its tensors are."""
     return parts(value)[0]
 
 
 def same_outline(first: Any, second: Any) -> bool:
-    """Say whether two nested structures differ in their tensors at most.
-
-    Raises:
-        StructureError: one of them is no nested structure.
-    """
+    """Say whether two nested structures differ in their tensors at most."""
     return bool(outline(first) == outline(second))
 
 
@@ -164,12 +148,7 @@ def _any_tensor(tensor: torch.Tensor, path: Path) -> None:
 
 
 def check_tensor(tensor: torch.Tensor, path: Path = ()) -> None:
-    """Refuse a tensor whose values do not lie in memory as numbers.
-
-    Raises:
-        StructureError: it is sparse, nested, quantised, on a device other than the CPU and CUDA, or of a type that has
-            no fixed layout in memory.
-    """
+    """Refuse a tensor whose values do not lie in memory as numbers."""
     reason = _unsendable(tensor)
     if reason:
         raise StructureError(f"{_place(path)} is {reason}")

@@ -48,7 +48,7 @@ class SortedExtendableStream(BaseAsyncExtendableStream[T]):
 
     # the same as the base class does with these hooks, without calling them
 
-    def put(self, data: T) -> None:  # noqa: D102
+    def put(self, data: T) -> None:
         if not self._quick_put:
             BaseAsyncExtendableStream.put(self, data)
         elif self._sleeper is None:

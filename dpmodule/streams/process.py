@@ -42,7 +42,6 @@ class ChildProcess(Closing):
         target: what to run; its first argument is a `Channel`.
         args: its other arguments. Tensors among them lie in shared memory afterwards.
         name: name of the worker, also of the process.
-        index: number of the worker.
         start_method: "spawn", "fork" or "forkserver".
         num_threads: how many threads torch may use in the child.
         start_timeout_s: how long the system may take to start the child, until it has its function, in seconds.

@@ -31,7 +31,6 @@ class ProcessWorkerPool(BaseAsyncWorkerPool):
     returns is dropped. A pool in die mode does not wait: it kills the workers that are busy.
 
     Args:
-        workers_count: number of processes.
         function: what they call; it is pickled once for each of them, unless `start_method` is "fork", so an object
             with a method ``__call__`` keeps its state there between jobs.
         initializer: called once in each process before the first job.
@@ -75,7 +74,6 @@ class ProcessWorkerPool(BaseAsyncWorkerPool):
         self._count = 0
 
     def create_new_worker(self) -> BaseAsyncWorker:
-        """Return a worker, whose process starts when the pool is entered."""
         return _ProcessWorker(self)
 
     @property

@@ -43,8 +43,6 @@ class ReadAhead(Closing, Generic[T]):
 
     Args:
         source: what to read.
-        depth: number of items held ready.
-        name: of the thread.
         owner: what errors call the object that is used.
 
     Raises:
@@ -159,7 +157,6 @@ class ReadAhead(Closing, Generic[T]):
             )
 
     def close(self) -> None:
-        """End the thread; further calls do nothing."""
         self.stop()
         self.join()
 

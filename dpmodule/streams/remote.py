@@ -15,9 +15,6 @@ class RemoteError:
 
     Args:
         pickled: the exception, None if it cannot be pickled and read again.
-        name: name of its type.
-        text: its own text.
-        trace: its traceback, as Python prints it.
     """
 
     pickled: bytes | None
@@ -30,7 +27,6 @@ class RemoteError:
         """Describe an exception.
 
         Args:
-            error: the exception.
             skip: how many outermost calls to leave out of the traceback.
         """
         trace = error.__traceback__
@@ -40,11 +36,7 @@ class RemoteError:
         return cls(_pickled(error), type(error).__qualname__, _text(error), text)
 
     def restore(self, who: str) -> BaseException:
-        """Return the exception, its cause being the traceback it had; a WorkerError where that is impossible.
-
-        Args:
-            who: names the process in the WorkerError's text.
-        """
+        """Return the exception, its cause being the traceback it had; a WorkerError where that is impossible."""
         error: BaseException | None = None
         if self.pickled is not None:
             try:

@@ -25,11 +25,7 @@ else:
 
 
 def _reduce(handle: StringHandle) -> tuple[Any, ...]:
-    """Say how multiprocessing passes a handle to another process.
-
-    Raises:
-        MemoryError: there is not as much shared memory left as it needs.
-    """
+    """Say how multiprocessing passes a handle to another process."""
     source: Any = handle.source
     if isinstance(source, torch.Tensor) and source.is_shared():  # type: ignore[no-untyped-call]
         return StringHandle, (source.detach().reshape(-1)[handle.offset : handle.offset + len(handle)],)

@@ -119,11 +119,7 @@ class Supervisor(Closing):
         return child
 
     def drop(self, child: ChildProcess) -> None:
-        """End one child and forget it.
-
-        Args:
-            child: one that this supervisor started.
-        """
+        """End one child and forget it."""
         child.close(self.grace_s)
         self._children.remove(child)
 
@@ -184,7 +180,6 @@ class Supervisor(Closing):
         poll.poll(None if timeout_s is None else timeout_s * 1000)
 
     def close(self) -> None:
-        """End all children: asked first, then told by SIGTERM, then killed; further calls do nothing."""
         self._closed = True
         close_all(self._children, self.grace_s)
 

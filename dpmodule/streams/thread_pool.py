@@ -125,7 +125,6 @@ class ThreadWorkerPool(BaseAsyncWorkerPool):
     have returned, cancelled ones too.
 
     Args:
-        workers_count: number of threads.
         function: what to call with the arguments of each job.
 
     Raises:
@@ -150,7 +149,6 @@ class ThreadWorkerPool(BaseAsyncWorkerPool):
         self._results = _new_results()
 
     def create_new_worker(self) -> ThreadWorker:
-        """Return a worker with a thread of its own."""
         return ThreadWorker(self.function, self._results)
 
     def _abandon(self, error: BaseException) -> None:

@@ -26,11 +26,7 @@ class Tickets:
         self._fd = _nameless()
 
     def refill(self, count: int) -> None:
-        """Begin anew, while nobody takes any.
-
-        Args:
-            count: how many there are.
-        """
+        """Begin anew, while nobody takes any."""
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
         with open(os.dup(self._fd), "wb") as file:

@@ -140,7 +140,6 @@ class BaseAsyncWorkerPool:
 
         Args:
             args: handed to the worker's `_do_job`.
-            kwargs: likewise.
 
         Returns:
             The future of the job's result. Awaiting it in a task that is cancelled cancels the job, as with any

@@ -39,11 +39,7 @@ def _context(ctx: ContextLike) -> Context:
 
 
 def _named(what: str, names: Sequence[str], given: Arrays, *, partial: bool) -> dict[str, NDArray]:
-    """Turn a list in the order of `names`, or a dict, into a dict of arrays.
-
-    Raises:
-        ArgumentError: wrong length, missing names, or something that is no NDArray.
-    """
+    """Turn a list in the order of `names`, or a dict, into a dict of arrays."""
     if given is None:
         given = {}
     if isinstance(given, Mapping):
@@ -69,11 +65,7 @@ def _named(what: str, names: Sequence[str], given: Arrays, *, partial: bool) -> 
 def _checked_shapes(
     graph: Graph, args: Mapping[str, NDArray], aux: Mapping[str, NDArray]
 ) -> dict[Node, list[Shape]]:
-    """Infer the shape of everything from given arrays, and refuse arrays that do not fit together.
-
-    Raises:
-        ShapeError: names the node or array.
-    """
+    """Infer the shape of everything from given arrays, and refuse arrays that do not fit together."""
     arrays = {**args, **aux}
     shapes = allocated(infer_shapes(graph, {k: read_shape(v.shape) for k, v in arrays.items()}))
     for node in (*graph.arguments, *graph.auxiliary):
@@ -147,11 +139,7 @@ _STYPES = ("default", "row_sparse", "csr", "ragged")
 
 
 def _storage_types(graph: Graph, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the storage types of variables that are not dense: as given, else as declared, or as operators want them.
-
-    Raises:
-        ArgumentError: there is no such type.
-    """
+    """Return the storage types of variables that are not dense: given, declared, or wanted by operators."""
     for name, stype in given.items():
         if stype not in _STYPES:
             raise ArgumentError(f"stype_dict: {name} is {stype!r}, expected one of {', '.join(_STYPES)}")
@@ -165,11 +153,7 @@ def _storage_types(graph: Graph, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mapping[str, NDArray]) -> None:
-    """Refuse arrays that lie on another device than the node that reads them.
-
-    Raises:
-        DeviceError: names the array and both devices.
-    """
+    """Refuse arrays that lie on another device than the node that reads them."""
     for node in (*graph.arguments, *graph.auxiliary):
         wanted, array = places.get(node, ctx), arrays[node.name]
         if array.context.torch_device != wanted.torch_device:
@@ -180,16 +164,7 @@ def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mappin
 
 @dataclass(frozen=True, slots=True)
 class _MemorySource:
-    """Where `simple_bind` takes arrays from: another executor, a pool, or new memory.
-
-    Attributes:
-        contexts: contexts of new arrays by name.
-        names: arguments that are the other executor's.
-        executor: the other executor.
-        pool: arrays by name, for everything else.
-        stypes: storage types of the arguments that are not dense.
-        grad_stypes: storage types of the gradients that are not.
-    """
+    """Where `simple_bind` takes arrays from: another executor, a pool, or new memory."""
 
     contexts: Mapping[str, Context]
     names: frozenset[str]
@@ -230,13 +205,7 @@ class _MemorySource:
 
 
 def _fitting(name: str, arrays: Mapping[str, NDArray], shape: tuple[int, ...], dtype: str) -> NDArray:
-    """Return the array of a name from the shared executor.
-
-    Raises:
-        ArgumentError: it has none of this name.
-        ShapeError: it has another shape.
-        DTypeError: it has another type.
-    """
+    """Return the array of a name from the shared executor."""
     found = arrays.get(name)
     if found is None:
         raise ArgumentError(f"shared_exec has no {name!r}; it has {', '.join(arrays)}")
@@ -322,11 +291,7 @@ def simple_bind(
 
 
 def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:
-    """Refuse to allocate what is not fully known.
-
-    Raises:
-        ShapeError: names the arguments that need a shape.
-    """
+    """Refuse to allocate what is not fully known."""
     unknown = [
         f"{n.name} {shapes[n][0] or ''}".strip()
         for n in (*graph.arguments, *graph.auxiliary)
@@ -344,7 +309,6 @@ def evaluate(symbol: HasGraph, /, ctx: ContextLike | None = None, **kwargs: Any)
     Args:
         symbol: what to run.
         ctx: where; None for the current context.
-        kwargs: an NDArray for every argument.
 
     Raises:
         ArgumentError: an array is missing, or given for what is no argument.

@@ -48,13 +48,8 @@ def variable_attributes(
     """Return the attributes of a variable as they are stored.
 
     Args:
-        name: its name.
-        attr: attributes that were given in a dict.
         given: arguments of `Variable` that become attributes, by name; None for those that were not given.
         others: further attributes, of the form ``__x__``.
-
-    Raises:
-        ArgumentError: a name or value does not fit.
     """
     attributes: dict[str, str] = {stored_key(k): v for k, v in attr.items()}
     for key, value in attributes.items():
@@ -76,11 +71,7 @@ def variable_attributes(
 
 
 def _number_text(value: object) -> str:
-    """Write a number as it was given.
-
-    Raises:
-        ValueError: it is no number.
-    """
+    """Write a number as it was given."""
     real.parse(value)
     return str(value)
 
@@ -110,11 +101,7 @@ def _takes(op: Op, key: str, value: object) -> bool:
 
 
 def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Divide keyword arguments into the operator's attributes and free ones, both as text.
-
-    Raises:
-        OpError: a free attribute is not of the form ``__x__``, and the operator does not take any other.
-    """
+    """Divide keyword arguments into the operator's attributes and free ones, both as text."""
     params, free = {}, {}
     for key, value in raw.items():
         stored = stored_key(key)
@@ -137,11 +124,7 @@ def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], d
 
 
 def _entry(op: Op, where: str, value: object) -> Entry:
-    """Return the single output that an input symbol stands for.
-
-    Raises:
-        OpError: it is no symbol, or one with several outputs.
-    """
+    """Return the single output that an input symbol stands for."""
     entries = getattr(value, "entries", None)
     if entries is None:
         raise OpError(f"{op.name}: input {where} is {type(value).__name__} {value!r}, expected a Symbol")
@@ -160,11 +143,7 @@ def _hint(alias: str) -> str:
 
 
 def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
-    """Return how many inputs a variadic operator has: those given, or more if its attribute says so.
-
-    Raises:
-        OpError: the attribute says fewer.
-    """
+    """Return how many inputs a variadic operator has: those given, or more if its attribute says so."""
     if op.variadic is None:
         return 0
     key = op.variadic.count
@@ -184,11 +163,7 @@ def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
 def _named_inputs(
     op: Op, name: str, declared: Sequence[Input], positional: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Entry]:
-    """Return the inputs that were given, by name.
-
-    Raises:
-        OpError: there are too many, one does not exist, or one is no symbol.
-    """
+    """Return the inputs that were given, by name."""
     names = [i.name for i in declared]
     # None stands for an input that does not exist under these attributes, as a bias beside no_bias=True
     if any(value is not None for value in positional[len(names) :]):
@@ -214,15 +189,9 @@ def apply_op(
     """Make the node of an operator call.
 
     Args:
-        op: the operator.
         alias: the name under which it was called, from which automatic names are made.
-        args: symbols, then attributes, by position.
         kwargs: symbols and attributes by name.
         name: the node's name, None for an automatic one.
-        attr: further attributes.
-
-    Raises:
-        OpError: an input or attribute does not fit.
     """
     positional, named, raw = split_call(op, args, kwargs, lambda value: hasattr(value, "entries"))
     params, attrs = _split_attributes(op, {**attribute.current().get(dict(attr or {})), **raw})
@@ -261,12 +230,7 @@ def substitute(
     A variable that the replacements read too stays the same variable, so that tied weights stay tied.
 
     Args:
-        graph: the graph; it stays as it is.
-        replacements: what comes in place of each variable.
         name: new name of the head node, if given.
-
-    Raises:
-        ArgumentError: `name` is given for a graph of several heads.
     """
     if name is not None and len({node for node, _ in graph.heads}) != 1:
         raise ArgumentError(f"name={name!r}: a group of several symbols cannot be renamed in a call")

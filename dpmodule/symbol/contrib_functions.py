@@ -14,8 +14,6 @@ def rand_zipfian(true_classes: Symbol, num_sampled: int, range_max: int) -> tupl
     Class k has a chance of ``log((k + 2) / (k + 1)) / log(range_max + 1)``.
 
     Args:
-        true_classes: classes whose expected count is wanted as well.
-        num_sampled: how many to draw.
         range_max: number of classes.
 
     Returns:

@@ -32,13 +32,6 @@ def adamw_update(
     """Return AdamW's new weight; see the operator `_adamw_update`.
 
     Args:
-        weight: the weight.
-        grad: its gradient.
-        mean: running mean of the gradient.
-        var: running variance of the gradient.
-        rescale_grad: the gradient's factor, a number or a symbol.
-        lr: learning rate.
-        eta: multiplies the whole step.
         **attributes: beta1, beta2, epsilon, wd, clip_gradient, and `name`.
     """
     update = face_of("_internal", "_adamw_update")
@@ -59,14 +52,9 @@ def mp_adamw_update(
     """Return AdamW's new weight for a 16-bit one with a float32 copy; see the operator `_mp_adamw_update`.
 
     Args:
-        weight: the weight.
-        grad: its gradient.
         mean: running mean of the gradient, float32.
         var: running variance of the gradient, float32.
         weight32: float32 copy of the weight.
-        rescale_grad: the gradient's factor, a number or a symbol.
-        lr: learning rate.
-        eta: multiplies the whole step.
         **attributes: beta1, beta2, epsilon, wd, clip_gradient, and `name`.
     """
     update = face_of("_internal", "_mp_adamw_update")

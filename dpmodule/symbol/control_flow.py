@@ -61,11 +61,7 @@ def _stand_ins(symbols: Sequence[Symbol], form: Form) -> Any:
 
 
 def _positions(piece: Cut, symbols: Sequence[Symbol], what: str) -> list[int]:
-    """Return which inputs of a subgraph stand for symbols.
-
-    Raises:
-        UnusedInputError: the body does not read one of them.
-    """
+    """Return which inputs of a subgraph stand for symbols."""
     names = piece.names
     for each in symbols:
         if input_name(each) not in names:
@@ -82,14 +78,9 @@ def foreach(
         body: ``(element, states) -> (outputs, new states)``, called once to make the subgraph. It may use symbols
             from outside, and make variables of its own, which become arguments.
         data: a symbol, or a nested list of symbols, of one length.
-        init_states: the same; what `body` returns as states looks alike.
-        name: what the subgraph is called.
 
     Returns:
         The outputs of all runs stacked along a new axis 0, and the last states, both nested as `body` returned them.
-
-    Raises:
-        ArgumentError: something is no symbol, the states change their form, or the body uses less than it is given.
 
     Example:
         >>> x, s = mx.sym.Variable("x"), mx.sym.Variable("s")
@@ -151,14 +142,10 @@ def while_loop(
         func: ``(*loop_vars) -> (outputs, new loop_vars)``, called once; either may be None.
         loop_vars: a symbol, or a nested list of symbols, at least one.
         max_iterations: the largest number of steps.
-        name: what the subgraphs are called.
 
     Returns:
         The outputs of all steps, stacked along a new axis 0 whose length is always `max_iterations` (zeros behind the
         last step), and the last loop variables.
-
-    Raises:
-        ArgumentError: `max_iterations` is missing, or a function returns something else than described.
     """
     if max_iterations is None:
         raise ArgumentError("while_loop: max_iterations should be specified")
@@ -205,11 +192,7 @@ def _arguments(variables: Sequence[Symbol], form: Form) -> list[Any]:
 
 
 def _test_piece(test: Callable[..., Any], variables: Sequence[Symbol], form: Form, name: str) -> Cut:
-    """Return the subgraph of a while loop's condition.
-
-    Raises:
-        ArgumentError: it is not one symbol.
-    """
+    """Return the subgraph of a while loop's condition."""
     scope = attribute.subgraph_name(f"{name}_cond")
     with AttrScope(**{SUBGRAPH: scope}):
         result = test(*_arguments(variables, form))
@@ -247,13 +230,9 @@ def cond(pred: Symbol, then_func: Callable[[], Any], else_func: Callable[[], Any
         pred: a symbol of one number; 0 chooses `else_func`.
         then_func: ``() -> outputs``, called once to make a subgraph.
         else_func: the same; as many outputs, of the same shapes and types.
-        name: what the subgraphs are called.
 
     Returns:
         The outputs, nested as `then_func` returned them.
-
-    Raises:
-        ArgumentError: `pred` is not one symbol, or the functions differ in the number of outputs.
     """
     pieces, forms = [], []
     for part, function in (("pred", lambda: pred), ("then", then_func), ("else", else_func)):

@@ -28,7 +28,6 @@ def zeros(shape: ShapeLike, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
     Args:
         shape: an integer or a tuple.
         dtype: element type, default float32.
-        kwargs: name and attributes.
     """
     return call("_zeros", shape=shape, dtype=dtype_name(dtype), **kwargs)
 
@@ -39,7 +38,6 @@ def ones(shape: ShapeLike, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
     Args:
         shape: an integer or a tuple.
         dtype: element type, default float32.
-        **kwargs: name and attributes.
     """
     return call("_ones", shape=shape, dtype=dtype_name(dtype), **kwargs)
 
@@ -49,9 +47,7 @@ def full(shape: ShapeLike, val: float, dtype: DTypeLike = None, **kwargs: Any) -
 
     Args:
         shape: an integer or a tuple.
-        val: the number.
         dtype: element type, default float32.
-        **kwargs: name and attributes.
     """
     return call("_full", shape=shape, dtype=dtype_name(dtype), value=float(val), **kwargs)
 
@@ -68,12 +64,9 @@ def arange(
     """Return a symbol of evenly spaced numbers in [start, stop), or in [0, start) without `stop`.
 
     Args:
-        start: first number.
         stop: end, not included.
-        step: distance.
         repeat: how often each number stands.
         infer_range: take the length from what it is used with.
-        name: name of the node.
         dtype: element type, default float32.
     """
     end = "None" if stop is None else stop
@@ -92,7 +85,6 @@ def linspace(
     """Return a symbol of `num` evenly spaced numbers from `start` to `stop`.
 
     Args:
-        start: the first number.
         stop: the last number, or with `endpoint` off the one that would follow.
         num: how many.
         endpoint: whether `stop` is one of them.
@@ -114,11 +106,9 @@ def eye(N: int, M: int = 0, k: int = 0, dtype: DTypeLike = None, **kwargs: Any) 
     """Return a symbol of an N x M matrix (N x N if M is 0) with ones on the `k`-th diagonal.
 
     Args:
-        N: rows.
         M: columns; 0 for as many as rows.
         k: which diagonal: 0 for the main one, above it if positive, below it if negative.
         dtype: element type, default float32.
-        **kwargs: name and attributes.
     """
     return call("_eye", N=N, M=M, k=k, dtype=dtype_name(dtype), **kwargs)
 
@@ -129,10 +119,8 @@ def histogram(
     """Count values in bins; see `nd.histogram`.
 
     Args:
-        a: the values.
         bins: number of equal bins, or a symbol of their edges.
         range: smallest and greatest edge; needed beside a number of bins.
-        kwargs: name and attributes.
 
     Returns:
         A symbol of two outputs: the counts as int64, and the edges.
@@ -152,11 +140,7 @@ def histogram(
 def _either(
     op: str, scalar_op: str, reversed_op: str, plain: Callable[..., Any], left: Operand, right: Operand
 ) -> Any:
-    """Apply an operator to two symbols, to a symbol and a number in either order, or to two numbers.
-
-    Raises:
-        DTypeError: one is neither a symbol nor a number.
-    """
+    """Apply an operator to two symbols, to a symbol and a number in either order, or to two numbers."""
     if isinstance(left, Symbol) and isinstance(right, Symbol):
         return call(op, left, right)
     if isinstance(left, Symbol) and is_number(right):

@@ -30,7 +30,6 @@ class HalfConverter:
 
     Args:
         target: the type of 16 bits.
-        low: operators that run in it.
         high: operators that run in float32.
         conditions: (operator, attribute, values) of those that run in float32 under some attributes.
         excluded: names of nodes that run in float32.
@@ -126,7 +125,6 @@ class HalfRules:
 
     Attributes:
         dtype: the type of 16 bits, "float16" or "bfloat16".
-        low: operators that run in it.
         high: operators that run in float32.
         conditions: (operator, attribute, values) of those that run in float32 under some attributes.
     """
@@ -147,14 +145,6 @@ def half_symbol(symbol: Symbol, rules: HalfRules, differentiated: Collection[str
 
     With `HalfRules.needs_scale` it has one argument more, `LOSS_SCALE`, by which gradients are multiplied on their way
     from the losses to the arguments, where they are divided by it again: gradients come out as if nothing was scaled.
-
-    Args:
-        symbol: the network.
-        rules: what runs in which precision.
-        differentiated: names of the arguments that get gradients.
-
-    Raises:
-        ArgumentError: an operator adds a gradient of its own, which cannot be scaled.
     """
     converter = HalfConverter(
         rules.dtype,
@@ -174,11 +164,7 @@ def half_symbol(symbol: Symbol, rules: HalfRules, differentiated: Collection[str
 
 
 def _scaled(heads: list[Entry], differentiated: Collection[str], converter: HalfConverter) -> list[Entry]:
-    """Put nodes that scale gradients below losses and heads, and others that take it back above arguments.
-
-    Raises:
-        ArgumentError: an operator adds a gradient of its own, which cannot be scaled.
-    """
+    """Put nodes that scale gradients below losses and heads, and others that take it back above arguments."""
     factor = Node(None, LOSS_SCALE, {}, {"__shape__": "(1,)", "__dtype__": "0"})
     made: dict[tuple[Node, int, bool], Entry] = {}
 

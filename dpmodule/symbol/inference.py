@@ -21,11 +21,7 @@ Found = tuple[Any, Any, Any]
 
 
 def as_shape(name: str, shape: Sequence[SupportsIndex]) -> Shape:
-    """Read a shape that a user gave.
-
-    Raises:
-        DTypeError: it is no tuple of whole numbers.
-    """
+    """Read a shape that a user gave."""
     try:
         return read_shape(tuple(index(d) for d in shape))
     except TypeError:
@@ -43,11 +39,7 @@ def _complete(shape: Shape) -> bool:
 
 
 def _named(graph: Graph, what: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was given for each variable; things left out are not in it.
-
-    Raises:
-        ArgumentError: given by position and by name, too many, or a name that is no argument.
-    """
+    """Return what was given for each variable; things left out are not in it."""
     if args and kwargs:
         raise ArgumentError(f"{what}: give arguments by position or by name, not both")
     names = graph.argument_names

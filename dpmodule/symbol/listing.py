@@ -43,12 +43,7 @@ def debug_str(graph: Graph) -> str:
 
 
 def set_attribute(node: Node, key: str, value: str) -> None:
-    """Set an attribute of a node in place; an operator's own ones too.
-
-    Raises:
-        ArgumentError: the value is not a string.
-        OpError: an operator does not take the attribute or the value.
-    """
+    """Set an attribute of a node in place; an operator's own ones too."""
     if not isinstance(value, str):
         raise ArgumentError(f"_set_attr: {key} is {value!r}, expected a string")
     stored = stored_key(key)

@@ -12,9 +12,5 @@ def face_of(space: str, name: str) -> Face:
 
     Args:
         space: "" for the main namespace, else "contrib", "linalg", "random", "sparse", "image" or "_internal".
-        name: public name of the operator.
-
-    Raises:
-        AttributeError: the namespace has no such operator; the text offers names that look alike.
     """
     return face(named_in("sym", space, name))

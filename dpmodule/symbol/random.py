@@ -42,13 +42,7 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     """Call ``_random_<name>`` on numbers or ``_sample_<name>`` on symbols.
 
     Args:
-        name: the distribution.
-        params: parameters by the name they have as attributes.
-        samples: the names they have as inputs, in the same order.
         options: shape, dtype, name and attributes; those that are None are left out.
-
-    Raises:
-        ArgumentError: the parameters are neither all numbers nor all symbols.
     """
     given = {k: v for k, v in options.items() if v is not None}
     if all(is_number(p) for p in params.values()):
@@ -192,7 +186,6 @@ def randint(
     """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`.
 
     Args:
-        low: the smallest integer.
         high: the integer after the greatest.
         shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
         dtype: int32 (None) or int64.

@@ -26,10 +26,8 @@ class Cut:
     """A subgraph and where its inputs come from.
 
     Attributes:
-        graph: the subgraph.
         sources: what was read outside, for each input of the subgraph in order; a copy of the variable for one that
             was made inside.
-        own: whether the input was made inside.
     """
 
     graph: Graph
@@ -57,8 +55,6 @@ def with_identities(symbols: Sequence[Symbol], name: str, others: Sequence[Symbo
     """Group outputs of a subgraph; those that are inputs too, or come from outside, get an identity behind them.
 
     Args:
-        symbols: the outputs.
-        name: the subgraph's name.
         others: further outputs, for which a node that `symbols` has already counts like an input.
     """
     inputs = {node.name for node in Group([*symbols, *others]).graph.inputs}
@@ -73,15 +69,7 @@ def with_identities(symbols: Sequence[Symbol], name: str, others: Sequence[Symbo
 
 
 def cut(symbol: Symbol, name: str) -> Cut:
-    """Cut a subgraph off.
-
-    Args:
-        symbol: its outputs, all of them made inside.
-        name: the subgraph's name.
-
-    Raises:
-        ArgumentError: two of its inputs have one name.
-    """
+    """Cut a subgraph off."""
     sources: dict[Node, Entry] = {}
     stand_ins: dict[Entry, Node] = {}
     copies: dict[Node, Node] = {}
@@ -118,11 +106,7 @@ def cut(symbol: Symbol, name: str) -> Cut:
 
 
 def _check_names(graph: Graph) -> None:
-    """Refuse a subgraph in which two inputs have one name.
-
-    Raises:
-        ArgumentError: names the input and where both were made.
-    """
+    """Refuse a subgraph in which two inputs have one name."""
     seen: dict[str, Node] = {}
     for node in graph.inputs:
         other = seen.setdefault(node.name, node)

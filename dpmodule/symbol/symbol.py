@@ -111,7 +111,6 @@ class Symbol:
 
     Args:
         entries: (node, output number) of each output.
-
     Source: MXNet 1.9.1 `Symbol`.
     """
 
@@ -173,11 +172,7 @@ class Symbol:
     # attributes
 
     def attr(self, key: str) -> str | None:
-        """Return an attribute of this symbol's node; None if it has none of this name, or for a group.
-
-        Args:
-            key: name of the attribute.
-        """
+        """Return an attribute of this symbol's node; None if it has none of this name, or for a group."""
         return None if self.name is None else self.entries[0][0].all_attrs.get(stored_key(key))
 
     def list_attr(self, recursive: bool = False) -> dict[str, str]:
@@ -198,12 +193,7 @@ class Symbol:
         return {node.name: shown(node.all_attrs) for node in self.graph.nodes if node.all_attrs}
 
     def _set_attr(self, **kwargs: str) -> None:
-        """Set attributes of this symbol's node in place; an operator's own ones too.
-
-        Raises:
-            ArgumentError: a value is not a string, or this is a group.
-            OpError: an operator does not take the attribute or the value.
-        """
+        """Set attributes of this symbol's node in place; an operator's own ones too."""
         if self.name is None:
             raise ArgumentError("_set_attr: a group has no attributes; choose one of its members")
         for key, value in kwargs.items():
@@ -386,7 +376,6 @@ class Symbol:
         """Return a copy; no backend partitions graphs here, and MXNet too leaves a graph alone for unknown ones.
 
         Args:
-            backend: its name.
             args: accepted as in MXNet.
             kwargs: accepted as in MXNet.
         """
@@ -402,13 +391,7 @@ class Symbol:
         return (Symbol([entry]) for entry in self.entries)
 
     def __getitem__(self, index: int | str | slice) -> Symbol:
-        """Return one output by number or name, or several by a slice.
-
-        Raises:
-            ArgumentError: no output, or more than one, has the name.
-            BoundsError: there is no output of this number.
-            DTypeError: `index` is none of these.
-        """
+        """Return one output by number or name, or several by a slice."""
         if isinstance(index, slice):
             return Symbol(self.entries[index])
         if isinstance(index, str):
@@ -428,11 +411,7 @@ class Symbol:
     # composition
 
     def __call__(self, /, *args: Symbol, **kwargs: Any) -> Symbol:
-        """Return a copy in which arguments are replaced: by position, or by argument name.
-
-        Raises:
-            ArgumentError: a keyword is no argument, or positions and names are mixed.
-        """
+        """Return a copy in which arguments are replaced: by position, or by argument name."""
         name = kwargs.pop("name", None)
         if args and kwargs:
             raise ArgumentError("compose: give symbols by position or by name, not both")
@@ -580,11 +559,9 @@ def Variable(
 
     Args:
         name: by which it is fed, initialized and saved.
-        attr: further attributes, string to string.
         shape: its shape, 0 for unknown dimensions.
         lr_mult: multiplier of the learning rate for it.
         wd_mult: multiplier of the weight decay for it.
-        dtype: its element type.
         init: initializer (an object, or a registered name) used by `init_params` for it alone.
         stype: storage type: "default", "row_sparse", "csr" or "ragged".
         kwargs: further attributes of the form ``__x__``.

@@ -41,7 +41,6 @@ class Exported(NamedTuple):
     """A module as torch exports it.
 
     Attributes:
-        program: torch's graph and the values of parameters.
         inputs: name and example of every leaf of the arguments, in torch's order.
         applied: calls of custom functions, to which the graph refers by number.
     """
@@ -64,11 +63,7 @@ def leaf_names(tree: object, join: str = "_", first: str = "") -> list[str]:
 
 
 def _bound(module: torch.nn.Module, example: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments by the names of forward's parameters.
-
-    Raises:
-        ArgumentError: forward takes others.
-    """
+    """Return arguments by the names of forward's parameters."""
     try:
         return dict(inspect.signature(module.forward).bind(*example, **named).arguments)
     except TypeError as error:
@@ -100,14 +95,9 @@ def export(
     """Export a module with torch.
 
     Args:
-        module: the module.
-        example: arguments of its forward by position.
         named: arguments by name.
         dynamic: names of the sizes that may vary, by input and axis; None means the first axis of every input,
             where the module allows it.
-
-    Raises:
-        ArgumentError: the module cannot be exported, or fixes a size that is to vary.
     """
     if not isinstance(module, torch.nn.Module):
         raise ArgumentError(
@@ -146,11 +136,7 @@ def _distinct(leaves: list[Any]) -> list[Any]:
 
 
 def _check_dynamic(names: list[str], leaves: list[Any], dynamic: Dynamic | None) -> None:
-    """Refuse names that are no inputs, and axes that they do not have.
-
-    Raises:
-        ArgumentError: lists all of them.
-    """
+    """Refuse names that are no inputs, and axes that they do not have."""
     wrong = []
     ranks = {n: leaf.dim() for n, leaf in zip(names, leaves) if isinstance(leaf, torch.Tensor)}
     for name, axes in (dynamic or {}).items():
@@ -197,11 +183,7 @@ def _exported(
     leaves: list[Any],
     axes: list[list[int]],
 ) -> tuple[ExportedProgram, list[AppliedFunction]]:
-    """Export a module; sizes of the axes named may vary.
-
-    Raises:
-        ArgumentError: torch cannot export it; the text says why.
-    """
+    """Export a module; sizes of the axes named may vary."""
     _, spec = pytree.tree_flatten((tuple(example), dict(named)))
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     shapes = [
@@ -270,11 +252,7 @@ def _place(error: BaseException) -> str:
 def _check_stays(
     module: torch.nn.Module, program: ExportedProgram, inputs: list[tuple[str, Any]], dynamic: Dynamic | None
 ) -> None:
-    """Refuse a module that fixes a size that is to vary; warn where nothing was asked for and nothing varies.
-
-    Raises:
-        ArgumentError: it does.
-    """
+    """Refuse a module that fixes a size that is to vary; warn where nothing was asked for and nothing varies."""
     found = dict(zip((name for name, _ in inputs), user_inputs(program)))
     fixed = []
     for name, axes in (dynamic or {}).items():

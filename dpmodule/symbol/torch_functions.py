@@ -34,17 +34,8 @@ class _Tensor:
 class AppliedFunction(torch.nn.Module):
     """One call of a `torch.autograd.Function`, with other tensors each time.
 
-    Args:
-        function: the function.
-        arguments: what it was called with.
-
     Attributes:
-        tensors: the tensors among the arguments.
         floating: the element type that a symbol has for its results.
-
-    Raises:
-        ArgumentError: an argument is neither a tensor nor a plain value, so it may hold parameters that a symbol
-            would not see.
     """
 
     def __init__(self, function: type[torch.autograd.Function], arguments: tuple[Any, ...]) -> None:
@@ -69,11 +60,7 @@ class AppliedFunction(torch.nn.Module):
         self.result: Any = None
 
     def called(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Call the function; return the tensors among its results, and note in `result` where they are.
-
-        Raises:
-            ArgumentError: the function writes into its arguments.
-        """
+        """Call the function; return the tensors among its results, and note in `result` where they are."""
         given = iter(tensors)
         versions = [t._version for t in tensors]
         arguments = [next(given) if leaf is _Tensor else leaf for leaf in self._leaves]
@@ -193,11 +180,7 @@ class KeptGradients(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a function of torch.
-
-        Raises:
-            ArgumentError: it puts a hook on a tensor.
-        """
+        """Call a function of torch."""
         if getattr(func, "__self__", None) is torch.Tensor.data:  # its getter
             return args[0].detach()
         if func in _HOOKS:
@@ -219,11 +202,7 @@ def _checkpointed(function: Callable[..., Any], preserves_random_state: bool, *a
 
 
 def check_hooks(module: torch.nn.Module) -> None:
-    """Refuse hooks that change gradients, which a symbol does not run.
-
-    Raises:
-        ArgumentError: a part of the module, or a parameter, has one.
-    """
+    """Refuse hooks that change gradients, which a symbol does not run."""
     owners = [
         name or "the module itself"
         for name, part in module.named_modules()

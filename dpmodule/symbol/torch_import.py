@@ -27,10 +27,8 @@ class Imported(NamedTuple):
     """What a torch module becomes.
 
     Attributes:
-        symbol: the network.
         arg_params: values of its parameters and constants by name.
         aux_params: values of its auxiliary states by name.
-        fixed: names of the arguments that torch does not train.
         inputs: examples of its inputs by name.
     """
 
@@ -165,15 +163,7 @@ def _live(nodes: Reversible[TorchNode]) -> list[TorchNode]:
 
 
 class _Translation:
-    """The translation of one exported program.
-
-    Args:
-        kind: name of the module's class, for messages.
-        program: torch's graph.
-        inputs: names of the module's arguments, in torch's order.
-        owned: the first name of every parameter and buffer of the module, by the tensor's id.
-        training: whether the module is in training mode.
-    """
+    """The translation of one exported program."""
 
     def __init__(
         self, kind: str, program: ExportedProgram, inputs: list[str], owned: dict[int, str], training: bool
@@ -185,11 +175,7 @@ class _Translation:
         self.names = _names(program.graph.nodes)
 
     def run(self) -> tuple[Symbol, dict[str, NDArray]]:
-        """Translate the program; return the symbol, and the values of all variables but the inputs.
-
-        Raises:
-            ArgumentError: lists everything that has no translation.
-        """
+        """Translate the program; return the symbol, and the values of all variables but the inputs."""
         self._enter_variables()
         outputs = [(self.builder.unique(name) if name else "", leaf) for name, leaf in self._outputs()]
         self._translate(self.program.graph.nodes)
@@ -330,11 +316,7 @@ class _Translation:
         return self.builder.see(TorchValue(dims, fake.dtype, made))
 
     def _resolved(self, given: object) -> Any:
-        """Return arguments with values in the place of nodes.
-
-        Raises:
-            _Missing: one of them could not be translated.
-        """
+        """Return arguments with values in the place of nodes."""
         if isinstance(given, TorchNode):
             if given in self.values:
                 found = self.values[given]
@@ -349,11 +331,7 @@ class _Translation:
         return given
 
     def _size(self, node: TorchNode) -> Any:
-        """Return the size that a node of torch's graph computes.
-
-        Raises:
-            Untranslatable: it is computed with fractions or comparisons.
-        """
+        """Return the size that a node of torch's graph computes."""
         found = node.meta.get("val")
         if isinstance(found, (torch.SymFloat, torch.SymBool)):
             raise NoCounterpart("takes a number that is computed from sizes")
@@ -408,11 +386,7 @@ class _Translation:
         return list(zip(leaf_names(tree, first="output"), leaves))
 
     def _heads(self, outputs: Sequence[tuple[str, Any]]) -> list[Symbol]:
-        """Return the outputs under their names.
-
-        Raises:
-            ArgumentError: there is none.
-        """
+        """Return the outputs under their names."""
         heads: list[Symbol] = []
         for name, leaf in outputs:
             value = self.values.get(leaf) if isinstance(leaf, TorchNode) else None

@@ -40,7 +40,6 @@ def torch_module(
         module: the module; its forward takes as many tensors as there are inputs.
         inputs: symbols; without any, a variable ``<name>_data`` is made.
         name: name of the node; by default the class's name and a number.
-        attr: further attributes.
         num_outputs: how many tensors the module returns.
         dtypes: type of each input, for modules that take anything else than their own floating type or integers.
         kwargs: further attributes of the form ``__x__``.

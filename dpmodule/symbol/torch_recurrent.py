@@ -73,11 +73,7 @@ class WholeNetworks(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a function of torch, or what stands for it.
-
-        Raises:
-            ArgumentError: it packs sequences.
-        """
+        """Call a function of torch, or what stands for it."""
         name = getattr(func, "__name__", "")
         if name == "_pack_padded_sequence":
             raise ArgumentError(

@@ -44,11 +44,7 @@ def _by_name(what: str, names: Sequence[str], given: Values) -> dict[str, Any]:
 
 
 def named_arguments(sym: Symbol, location: Values, ctx: Context | None, dtype: Any) -> dict[str, NDArray]:
-    """Return the arguments' values by name, in the names' order, NumPy arrays turned into NDArrays.
-
-    Raises:
-        ArgumentError: the names are not those of the symbol's arguments.
-    """
+    """Return the arguments' values by name, in the names' order, NumPy arrays turned into NDArrays."""
     given = _by_name("arguments", sym.list_arguments(), location)
     return {
         name: as_array(value, ctx, dtype) if isinstance(value, np.ndarray) else value
@@ -59,11 +55,7 @@ def named_arguments(sym: Symbol, location: Values, ctx: Context | None, dtype: A
 def named_states(
     sym: Symbol, aux_states: Values | None, ctx: Context | None, dtype: Any
 ) -> dict[str, NDArray] | None:
-    """Return copies of the auxiliary states by name, None if none were given.
-
-    Raises:
-        ArgumentError: the names are not those of the symbol's states.
-    """
+    """Return copies of the auxiliary states by name, None if none were given."""
     if aux_states is None:
         return None
     given = _by_name("aux_states", sym.list_auxiliary_states(), aux_states)

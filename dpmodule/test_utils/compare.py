@@ -21,12 +21,7 @@ def _host(value: Any) -> Array:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Say whether two NumPy arrays have the same shape and equal elements.
-
-    Args:
-        a: an array.
-        b: another one.
-    """
+    """Say whether two NumPy arrays have the same shape and equal elements."""
     return np.array_equal(a, b)
 
 
@@ -48,10 +43,6 @@ def same_array(array1: NDArray, array2: NDArray) -> bool:
 def checkShapes(a: Any, b: Any) -> None:
     """Refuse two arrays of different shape.
 
-    Args:
-        a: an array.
-        b: another one.
-
     Raises:
         AssertionError: the shapes differ.
     """
@@ -70,7 +61,6 @@ def almost_equal(
     """Say whether ``|a - b| <= atol + rtol * |b|`` holds everywhere.
 
     Args:
-        a: NumPy array.
         b: NumPy array with the values that are right.
         rtol: relative tolerance; the default is that of float64, 1e-5.
         atol: absolute tolerance; the default is that of float64, 1e-20.
@@ -89,7 +79,6 @@ def locationError(a: Any, b: Any, index: Any, names: Names, maxError: bool = Fal
     """Describe the two elements at `index`.
 
     Args:
-        a: an array.
         b: another one, of the same shape.
         index: a number for each axis.
         names: what to call the two.
@@ -147,7 +136,6 @@ def assert_almost_equal(
         a: NDArray, NumPy array, list or number.
         b: the values that are right, in one of the same forms.
         rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
-        atol: absolute tolerance, likewise.
         names: what to call the two in the error's text.
         equal_nan: whether NaN equals NaN at the same place.
         use_broadcast: one array may be stretched to the other's shape.
@@ -182,7 +170,6 @@ def assert_allclose(
         a: NDArray, NumPy array, list or number.
         b: the values that are right, in one of the same forms.
         rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
-        atol: absolute tolerance, likewise.
         equal_nan: whether NaN equals NaN at the same place.
     """
     assert_almost_equal(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
@@ -204,7 +191,6 @@ def assert_almost_equal_with_err(
         a: NDArray, NumPy array, list or number.
         b: the values that are right, in one of the same forms.
         rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
-        atol: absolute tolerance, likewise.
         etol: share of the elements that may differ, 0 to 1; None for 0.
         names: what to call the two in the error's text.
         equal_nan: whether NaN equals NaN at the same place.
@@ -233,7 +219,6 @@ def assert_almost_equal_ignore_nan(
         a: NDArray, NumPy array, list or number.
         b: the values that are right, in one of the same forms.
         rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
-        atol: absolute tolerance, likewise.
         names: what to call the two in the error's text.
     """
     left, right = _host(a).copy(), _host(b).copy()
@@ -271,7 +256,6 @@ def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Tolerance = None, atol: Tolera
         t1: an array, or a nest of them.
         t2: the same, with the values that are right.
         rtol: relative tolerance, see `assert_almost_equal`.
-        atol: absolute tolerance, likewise.
     """
     if t1 is None or t2 is None:
         return
@@ -283,11 +267,6 @@ def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Tolerance = None, atol: Tolera
 
 
 def same_symbol_structure(sym1: Symbol, sym2: Symbol) -> bool:
-    """Say whether two symbols have the same operators in the same order, whatever their names.
-
-    Args:
-        sym1: one of the two.
-        sym2: the other one.
-    """
+    """Say whether two symbols have the same operators in the same order, whatever their names."""
     operators = [[node["op"] for node in json.loads(sym.tojson())["nodes"]] for sym in (sym1, sym2)]
     return operators[0] == operators[1]

@@ -155,7 +155,6 @@ def check_consistency(
         arg_params: the arguments' values by name; missing ones are drawn and added.
         aux_params: the auxiliary states' values by name; missing ones are 0.
         rtol: relative tolerance, see `assert_almost_equal`.
-        atol: absolute tolerance, likewise.
         raise_on_err: raise what differs; otherwise log it.
         ground_truth: right values by the names of outputs and arguments; by default those of the run with
             the most precise first output.

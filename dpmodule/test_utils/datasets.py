@@ -79,7 +79,6 @@ def download_model(
 
     Args:
         model_name: key in `meta_info`.
-        dst_dir: folder to save in.
         meta_info: addresses as ``{name: {"symbol": url, "params": url}}``. There is no list of its own: the
             server of MXNet's list no longer exists.
 
@@ -96,11 +95,7 @@ def download_model(
 
 
 def _read_idx(path: str) -> Any:
-    """Return the array in an IDX file of bytes, packed with gzip or not.
-
-    Raises:
-        FileFormatError: the file is not one.
-    """
+    """Return the array in an IDX file of bytes, packed with gzip or not."""
     opener: Any = gzip.open if path.endswith(".gz") else open
     with opener(path, "rb") as file:
         content: bytes = file.read()
@@ -170,7 +165,6 @@ def get_mnist_iterator(
     """Return iterators over MNIST for training (shuffled) and validation, downloading it if need be.
 
     Args:
-        batch_size: examples in a batch.
         input_shape: (784,) for rows, (1, 28, 28) for images.
         num_parts: into how many parts to split the data.
         part_index: which part to read, from 0.
@@ -192,7 +186,6 @@ def get_zip_data(data_dir: str, url: str, data_origin_name: str) -> None:
     Args:
         data_dir: a folder; made where it is missing.
         url: where the packed file is.
-        data_origin_name: name of the packed file.
     """
     path = os.path.join(data_dir, data_origin_name)
     if os.path.exists(path):
@@ -208,7 +201,6 @@ def get_bz2_data(data_dir: str, data_name: str, url: str, data_origin_name: str)
         data_dir: a folder; made where it is missing.
         data_name: name of the file when it is unpacked.
         url: where the packed file is.
-        data_origin_name: name of the packed file.
     """
     target = os.path.join(data_dir, data_name)
     if os.path.exists(target):

@@ -36,8 +36,6 @@ def mean_check(generator: Generator, mu: float, sigma: float, nsamples: int = 10
 
     Args:
         generator: gives as many independent samples as it is asked for.
-        mu: mean of the distribution.
-        sigma: its standard deviation.
         nsamples: how many samples to draw.
     """
     mean = np.mean(np.array(generator(nsamples)))
@@ -116,7 +114,6 @@ def verify_generator(
         buckets: see `chi_square_check`.
         probs: the probability of each bucket.
         nsamples: samples for each test.
-        nrepeat: number of tests.
         success_rate: share of the tests that have to succeed.
         alpha: a test succeeds if its p value is above this.
 

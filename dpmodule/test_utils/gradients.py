@@ -49,8 +49,6 @@ def numeric_grad(
         location: the arguments' values by name, as NumPy arrays.
         aux_states: the auxiliary states to start each run from, by name.
         eps: distance between the two points of a difference.
-        use_forward_train: run as in training.
-        dtype: element type of the arguments.
 
     Returns:
         Arrays of `dtype` by name; zeros for arguments that are not of a floating-point type.
@@ -122,12 +120,10 @@ def check_numeric_gradient(
         aux_states: the auxiliary states' values, in order or by name.
         numeric_eps: distance between the two points of a difference, see `default_numeric_eps`.
         rtol: relative tolerance, see `assert_almost_equal`.
-        atol: absolute tolerance, likewise.
         grad_nodes: names of the arguments to check, or "write", "add" or "null" by name; all by default.
         use_forward_train: take the differences with runs as in training.
         ctx: where to run.
         grad_stype_dict: storage types of gradients by name.
-        dtype: element type of the arguments.
 
     Raises:
         AssertionError: a gradient differs.

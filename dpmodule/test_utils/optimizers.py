@@ -65,14 +65,9 @@ def compare_optimizer(
     """Check that two optimizers make the same of one weight and gradient.
 
     Args:
-        opt1: always gets dense arrays.
         opt2: gets arrays stored as `w_stype` and `g_stype` say.
         shape: shape of the weight; or a list of `ntensors` shapes, which `opt2` updates in one call.
         dtype: element type of weight and gradient.
-        w_stype: storage type of the weight.
-        g_stype: storage type of the gradient.
-        rtol: relative tolerance.
-        atol: absolute tolerance.
         compare_states: compare the optimizers' states as well.
         ntensors: how many tensors a list of shapes stands for.
 

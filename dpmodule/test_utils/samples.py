@@ -32,9 +32,7 @@ def random_uniform_arrays(
 
     Args:
         *shapes: one for each array.
-        low: the lower bound.
         high: the upper bound.
-        dtype: element type.
     """
     return [rnd.uniform(low, high, size=shape).astype(dtype) for shape in shapes]
 
@@ -100,9 +98,7 @@ def rand_coord_2d(x_low: int, x_high: int, y_low: int, y_high: int) -> tuple[Any
     """Return whole numbers x in [x_low, x_high) and y in [y_low, y_high), as int64.
 
     Args:
-        x_low: the smallest x.
         x_high: the integer after the greatest x.
-        y_low: the smallest y.
         y_high: the integer after the greatest y.
     """
     return rnd.randint(x_low, x_high, dtype=np.int64), rnd.randint(y_low, y_high, dtype=np.int64)
@@ -167,7 +163,6 @@ def assign_each2(input1: Any, input2: Any, function: Callable[[Any, Any], Any] |
     Args:
         input1: numbers, of any shape.
         input2: numbers, of the same shape.
-        function: from two numbers to one.
 
     Raises:
         ArgumentError: the shapes differ.
@@ -186,7 +181,6 @@ def create_vector(size: int, dtype: Any = np.int64) -> NDArray:
 
     Args:
         size: how many numbers.
-        dtype: element type.
     """
     return arange(0, size, dtype=dtype)
 
@@ -197,55 +191,34 @@ def create_2d_tensor(rows: int, columns: int, dtype: Any = np.int64) -> NDArray:
     Args:
         rows: how many.
         columns: how many.
-        dtype: element type.
     """
     column = arange(0, rows, dtype=dtype).reshape((rows, 1))
     return column.broadcast_to((rows, columns))
 
 
 def get_identity_mat(size: int) -> NDArray:
-    """Return the identity matrix as a float32 NDArray.
-
-    Args:
-        size: rows, and columns.
-    """
+    """Return the identity matrix as a float32 NDArray."""
     return eye(size)
 
 
 def get_identity_mat_batch(size: int) -> NDArray:
-    """Return two identity matrices in an NDArray of shape (2, size, size).
-
-    Args:
-        size: rows, and columns.
-    """
+    """Return two identity matrices in an NDArray of shape (2, size, size)."""
     return array(np.stack([np.eye(size, dtype=np.float32)] * 2))
 
 
 def new_orthonormal_matrix_2d(n: int) -> Array:
-    """Return a random (n, n) matrix with orthonormal columns.
-
-    Args:
-        n: rows, and columns.
-    """
+    """Return a random (n, n) matrix with orthonormal columns."""
     return np.linalg.qr(rnd.randn(n, n))[0]
 
 
 def new_matrix_with_real_eigvals_2d(n: int) -> Array:
-    """Return a random (n, n) matrix with real eigenvalues in (-10, 10) and well-conditioned eigenvectors.
-
-    Args:
-        n: rows, and columns.
-    """
+    """Return a random (n, n) matrix with real eigenvalues in (-10, 10) and well-conditioned eigenvectors."""
     scaled = new_orthonormal_matrix_2d(n) * rnd.uniform(0.5, 1.0, n)  # condition number at most 2
     return np.linalg.inv(scaled) @ np.diag(rnd.uniform(-10.0, 10.0, n)) @ scaled
 
 
 def new_sym_matrix_with_real_eigvals_2d(n: int) -> Array:
-    """Return a random symmetric (n, n) matrix with eigenvalues in (-10, 10).
-
-    Args:
-        n: rows, and columns.
-    """
+    """Return a random symmetric (n, n) matrix with eigenvalues in (-10, 10)."""
     vectors = new_orthonormal_matrix_2d(n)
     return np.asarray((vectors.T * rnd.uniform(-10.0, 10.0, n)) @ vectors)
 

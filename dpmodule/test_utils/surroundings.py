@@ -172,5 +172,4 @@ class DummyIter(DataIter):
         self.the_batch = next(real_iter)
 
     def next(self) -> DataBatch:
-        """Return the batch."""
         return self.the_batch

@@ -55,7 +55,6 @@ def check_symbolic_forward(
         location: the arguments' values, in order or by name.
         expected: the outputs, in order or by name.
         rtol: relative tolerance, see `assert_almost_equal`.
-        atol: absolute tolerance, likewise.
         aux_states: the auxiliary states' values, in order or by name.
         ctx: where to run.
         equal_nan: whether NaN equals NaN at the same place.
@@ -123,12 +122,7 @@ def check_requested(
     label: str,
     equal_nan: bool = False,
 ) -> None:
-    """Check one gradient: the value under "write", what was added to `start` under "add", `start` under "null".
-
-    Raises:
-        AssertionError: it is not so.
-        ArgumentError: `request` is none of the three words.
-    """
+    """Check one gradient: the value under "write", what was added to `start` under "add", `start` under "null"."""
     names = (f"{label}_{name}", f"BACKWARD_{name}")
     if request == "write":
         assert_almost_equal(right, found, rtol, atol, names, equal_nan=equal_nan)
@@ -162,7 +156,6 @@ def check_symbolic_backward(
         out_grads: the gradients of the outputs, in order or by name; None for losses.
         expected: the gradients of the arguments, in order or by name; those left out are not checked.
         rtol: relative tolerance, see `assert_almost_equal`.
-        atol: absolute tolerance, likewise.
         aux_states: the auxiliary states' values, in order or by name.
         grad_req: "write", "add" or "null", one for all, in order or by name. The gradients start from random
             values: under "add" what has been added is checked, under "null" that nothing was written.
@@ -225,7 +218,6 @@ def check_speed(
         sym: what to run.
         location: the arguments' values by name; random by default, of the shapes in `kwargs`.
         ctx: where to run.
-        N: number of timed runs.
         grad_req: which gradients to compute, as in `simple_bind`; "write" by default.
         typ: "whole" for forward and backward, "forward" for a forward alone.
         **kwargs: shapes for `simple_bind` where there is no `location`.

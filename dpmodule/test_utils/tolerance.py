@@ -73,7 +73,6 @@ def get_tolerance(dat: Any, tol: Tolerance, default_tol: Mapping[DType, float]) 
     """Return the tolerance for one array.
 
     Args:
-        dat: the array.
         tol: what the caller asked for.
         default_tol: a number for each dtype, used where `tol` says nothing.
     """
@@ -89,9 +88,7 @@ def get_tols(x: Any, y: Any, rtol: Tolerance, atol: Tolerance) -> tuple[float, f
 
     Args:
         x: one of the two, by whose type None is replaced.
-        y: the other one.
         rtol: relative tolerance, as a number or by dtype; None for that of the type.
-        atol: absolute tolerance, likewise.
     """
     both = [value if hasattr(value, "dtype") else np.asarray(value) for value in (x, y)]
     relative = max(get_tolerance(value, rtol, default_rtols()) for value in both)
@@ -104,7 +101,6 @@ def get_atol(atol: float | None = None, dtype: DType = _DOUBLE) -> float:
 
     Args:
         atol: a tolerance, or None.
-        dtype: a NumPy type.
     """
     return default_atols()[dtype] if atol is None else atol
 
@@ -114,7 +110,6 @@ def get_rtol(rtol: float | None = None, dtype: DType = _DOUBLE) -> float:
 
     Args:
         rtol: a tolerance, or None.
-        dtype: a NumPy type.
     """
     return default_rtols()[dtype] if rtol is None else rtol
 

@@ -23,7 +23,6 @@ class BiRNNBuilder:
 
     Args:
         num_layers: how many pairs.
-        input_dim: the size of inputs.
         hidden_dim: the size of outputs, half of it from each direction.
         model: where the parameters go.
         rnn_builder_factory: a builder class, such as `LSTMBuilder`.
@@ -135,9 +134,6 @@ class BiRNNBuilder:
         Shape:
             es: each (input_dim,).
 
-        Args:
-            es: the inputs.
-
         Raises:
             ForeignValueError: `es` is no list of expressions.
             ShapeError: one has another size than the builder was made for.
@@ -155,9 +151,6 @@ class BiRNNBuilder:
             es: each (input_dim,).
             returns: each (hidden_dim,).
 
-        Args:
-            es: the inputs.
-
         Raises:
             ForeignValueError: `es` is no list of expressions.
             ShapeError: one has another size than the builder was made for.
@@ -166,11 +159,7 @@ class BiRNNBuilder:
 
 
 def _pair(given: Any) -> tuple[RNNBuilder, RNNBuilder]:
-    """Return the builders of a layer.
-
-    Raises:
-        ForeignValueError: there is anything else than two of them.
-    """
+    """Return the builders of a layer."""
     if isinstance(given, (tuple, list)) and len(given) == 2:
         forward, backward = given
         if hasattr(forward, "initial_state") and hasattr(backward, "initial_state"):

@@ -30,13 +30,7 @@ def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[li
 
 
 def read_clusters(cluster_file: str, word_dict: Mapping[str, int]) -> list[list[int]]:
-    """Read lines "group word" and return the numbers of the words of every group, in the order of the file.
-
-    Raises:
-        ForeignValueError: `word_dict` is no dict.
-        FileError: the file cannot be read.
-        FileFormatError: a line is something else, or holds an unknown word.
-    """
+    """Read lines "group word" and return the numbers of the words of every group, in the order of the file."""
     groups: dict[str, list[int]] = {}
     for path, word in _lines(cluster_file, word_dict):
         groups.setdefault(path[0], []).append(word)
@@ -51,11 +45,6 @@ def read_paths(
     Returns:
         For every word the nodes on its way, each with the number of the branch taken; and how many branches every node
         has. A single field of several digits, as in Brown clusters, stands for one branch a digit.
-
-    Raises:
-        ForeignValueError: `word_dict` is no dict.
-        FileError: the file cannot be read.
-        FileFormatError: a line is something else, or holds an unknown word.
     """
     nodes: dict[tuple[str, ...], int] = {}
     branches: list[dict[str, int]] = []

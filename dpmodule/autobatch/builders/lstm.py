@@ -36,11 +36,9 @@ class VanillaLSTMBuilder(RNNBuilder):
 
     Args:
         layers: how many.
-        input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go.
         ln_lstm: normalize what goes into gates and memories.
-        forget_bias: see above.
 
     Raises:
         ArgumentError: a size is not positive.
@@ -105,11 +103,6 @@ class VanillaLSTMBuilder(RNNBuilder):
         return found
 
     def new_graph(self, update: bool = True) -> None:
-        """Put the parameters into the graph under construction; see `RNNBuilder.new_graph`.
-
-        Raises:
-            ForeignValueError: `update` is neither True nor False.
-        """
         super().new_graph(update)
         if self._has_norm:
             self._norm_expressions = {
@@ -127,12 +120,6 @@ class VanillaLSTMBuilder(RNNBuilder):
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`.
-
-        Shape:
-            x: (input_dim,), above the lowest layer (hidden_dim,).
-            old, returns: each (hidden_dim,), with the minibatch of `x`.
-        """
         wx, wh, b = weights
         if mask[0] is not None:
             x = cmult(x, mask[0])
@@ -145,15 +132,6 @@ class VanillaLSTMBuilder(RNNBuilder):
         return lstm_step(x, h, c, wx, wh, b, self._forget_bias)
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
-        """Compute all layers at several positions, one layer after the other; return the outputs.
-
-        Shape:
-            before, returns: each (hidden_dim,).
-            xs: each (input_dim,).
-
-        Raises:
-            ShapeError: an input has another size.
-        """
         if self._dropout or self._dropout_h or not self._is_plain():
             return super().run(before, xs)
         outputs = list(xs)
@@ -201,9 +179,6 @@ def lstm_step(
         x: (n,).
         h, c, returns: each (k,).
         wx, wh, b: (4k, n), (4k, k), (4k,).
-
-    Raises:
-        ShapeError: they do not fit.
     """
     gates = plain(AFFINE, b, wx, x)
     if h is None:
@@ -230,10 +205,6 @@ def lstm_sequence(
         xs: each (n,).
         h, c, returns: each (k,).
         wx, wh, b: (4k, n), (4k, k), (4k,).
-
-    Raises:
-        ForeignValueError: an input is no expression.
-        ShapeError: they do not fit.
     """
     outputs: list[Expression] = []
     if not xs:
@@ -276,7 +247,6 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
 
     Args:
         layers: how many.
-        input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go.
 
@@ -295,12 +265,6 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`.
-
-        Shape:
-            x: (input_dim,), above the lowest layer (hidden_dim,).
-            old, returns: each (hidden_dim,), with the minibatch of `x`.
-        """
         if not self._noise:
             return super().cell(weights, x, old, mask)
         x = x if mask[0] is None else cmult(x, mask[0])

@@ -30,7 +30,6 @@ class CoupledLSTMBuilder(RNNBuilder):
 
     Args:
         layers: how many.
-        input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go.
 
@@ -53,8 +52,6 @@ class CoupledLSTMBuilder(RNNBuilder):
 
         Args:
             gate: what the gate has of input and output so far.
-            weight: weights of the peephole.
-            c: the memory.
 
         Shape:
             gate, c, returns: (hidden_dim,).
@@ -75,12 +72,6 @@ class CoupledLSTMBuilder(RNNBuilder):
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`.
-
-        Shape:
-            x: (input_dim,), above the lowest layer (hidden_dim,).
-            old, returns: each (hidden_dim,), with the minibatch of `x`.
-        """
         wix, wih, wic, bi, wox, woh, woc, bo, wcx, wch, bc = weights
         x = masked(x, mask[0])
         i, o, u = (affine_transform([b, w, x]) for b, w in ((bi, wix), (bo, wox), (bc, wcx)))
@@ -105,7 +96,6 @@ class FastLSTMBuilder(CoupledLSTMBuilder):
 
     Args:
         layers: how many.
-        input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go.
 
@@ -122,17 +112,6 @@ class FastLSTMBuilder(CoupledLSTMBuilder):
         return self.hidden_dim, 1
 
     def peep(self, gate: Expression, weight: Expression, c: Expression) -> Expression:
-        """Leave the gate as it is.
-
-        Args:
-            gate: what the gate has of input and output so far.
-            weight: weights of the peephole.
-            c: the memory.
-
-        Shape:
-            gate, c, returns: (hidden_dim,).
-            weight: (hidden_dim, 1), not used.
-        """
         return gate
 
 
@@ -145,7 +124,6 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
 
     Args:
         layers: how many.
-        input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go.
         ln_lstm: normalize what goes into gates and memories.
@@ -174,11 +152,6 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
         return wx, wh, self._add_biases(), *masks
 
     def new_graph(self, update: bool = True) -> None:
-        """Put the parameters, with zeros where they are thinned out, into the graph under construction.
-
-        Raises:
-            ForeignValueError: `update` is neither True nor False.
-        """
         super().new_graph(update)
         thinned: list[tuple[Expression, ...]] = []
         for layer, (wx, wh, b, *_) in enumerate(self._expressions):

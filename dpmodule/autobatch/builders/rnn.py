@@ -31,16 +31,7 @@ class RNNBuilder:
         output, memory: (hidden_dim,).
 
     Args:
-        layers: how many.
-        input_dim: the size of inputs.
-        hidden_dim: the size of outputs and memories.
         model: where the parameters go, in a collection of their own.
-
-    Raises:
-        ArgumentError: a size is not positive.
-        ForeignValueError: `model` is no collection, or a size no integer.
-
-    Source: DyNet's builders, with their names, parameters and order of states.
     """
 
     collection_name: ClassVar[str] = "rnn-builder"
@@ -102,10 +93,7 @@ class RNNBuilder:
             old, returns: each (hidden_dim,), with the minibatch of `x`.
 
         Args:
-            weights: the layer's parameters.
-            x: the input.
             old: the layer's state before, None at the beginning.
-            mask: what dropout multiplies input and old output with.
 
         Returns:
             The new state: (output,) or (output, memory).
@@ -114,12 +102,7 @@ class RNNBuilder:
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> RNNBuilder:
-        """Make a network as `spec` of another one describes it.
-
-        Raises:
-            ArgumentError: `spec` describes no network of this class.
-            ForeignValueError: it is no list.
-        """
+        """Make a network as `spec` of another one describes it."""
         return made_from(cls, spec, model)
 
     def whoami(self) -> str:
@@ -143,9 +126,6 @@ class RNNBuilder:
 
         Shape:
             returns: those of the parameters.
-
-        Raises:
-            StaleExpressionError: `initial_state` has not been called in this graph.
         """
         if self._version != shared.graph.version:
             raise StaleExpressionError(
@@ -165,11 +145,6 @@ class RNNBuilder:
             vecs: the first states: memories of all layers, if the network has any, then outputs of all layers; zeros
                 if not given.
             update: False makes the network's parameters constants.
-
-        Raises:
-            ArgumentError: there are more or fewer first states.
-            ForeignValueError: `vecs` holds something else than expressions, or `update` is neither True nor False.
-            StaleExpressionError: one belongs to an earlier graph.
         """
         self._mask_batch = 0
         self.new_graph(update)
@@ -181,10 +156,6 @@ class RNNBuilder:
 
         Shape:
             vecs: each (hidden_dim,).
-
-        Raises:
-            ArgumentError: there are more or fewer first states.
-            ForeignValueError: `vecs` holds something else than lists of numbers.
         """
         return self.initial_state([inputVector(each) for each in listed("vecs", vecs)], update)
 
@@ -193,9 +164,6 @@ class RNNBuilder:
 
         Args:
             update: False makes them constants.
-
-        Raises:
-            ForeignValueError: `update` is neither True nor False.
         """
         self._is_updated, self._is_cut = flag(update, "update"), False
         self._version = shared.graph.version
@@ -244,11 +212,6 @@ class RNNBuilder:
 
         Shape:
             vecs, returns: each (hidden_dim,).
-
-        Raises:
-            ArgumentError: there are more or fewer than the network has.
-            ForeignValueError: one is no expression.
-            StaleExpressionError: one belongs to an earlier graph.
         """
         for each in vecs:
             node_of(each)  # that it is an expression, and of this graph
@@ -276,10 +239,6 @@ class RNNBuilder:
 
         Args:
             before: the states of layers, () at the beginning.
-            x: the input.
-
-        Raises:
-            ShapeError: `x` has another size.
         """
         masks = self.masks(x)
         after = []
@@ -298,10 +257,6 @@ class RNNBuilder:
 
         Args:
             before: the states of layers, () at the beginning.
-            xs: the inputs.
-
-        Raises:
-            ShapeError: an input has another size.
         """
         outputs = []
         for x in xs:
@@ -310,31 +265,11 @@ class RNNBuilder:
         return outputs
 
     def set_dropout(self, p: float) -> None:
-        """Multiply inputs and outputs of every layer with random masks, one a sequence, where networks have them.
-
-        Args:
-            p: the probability that an element is set to zero.
-
-        Raises:
-            ArgumentError: `p` is below 0, or 1 or more.
-            ForeignValueError: it is no number.
-
-        Source: Gal and Ghahramani, "A theoretically grounded application of dropout in recurrent neural networks",
-        2016, as in DyNet.
-        """
+        """Multiply inputs and outputs of every layer with random masks, one a sequence, where networks have them."""
         self.set_dropouts(p, p)
 
     def set_dropouts(self, d: float, d_r: float) -> None:
-        """Set the probabilities for inputs and for outputs going around; see `set_dropout`.
-
-        Args:
-            d: for inputs.
-            d_r: for outputs.
-
-        Raises:
-            ArgumentError: a probability is below 0, or 1 or more.
-            ForeignValueError: it is no number.
-        """
+        """Set the probabilities for inputs and for outputs going around; see `set_dropout`."""
         self._dropout, self._dropout_h = below_one(d, "dropout rate"), below_one(d_r, "dropout rate")
         self._mask_batch = 0
         self._update_cells()
@@ -348,13 +283,6 @@ class RNNBuilder:
 
         Shape:
             masks: (input_dim,) and (hidden_dim,), with a minibatch of `batch_size`.
-
-        Args:
-            batch_size: the size of minibatches.
-
-        Raises:
-            ForeignValueError: `batch_size` is no integer.
-            ShapeError: it is not positive.
         """
         batch_size = dim_of(1, batch_size).batch
         self._masks = [
@@ -374,9 +302,6 @@ class RNNBuilder:
         Shape:
             x: (input_dim,).
             returns: of each layer that of its input, and (hidden_dim,); with the minibatch of `x`.
-
-        Args:
-            x: an input.
         """
         if not (self._dropout or self._dropout_h):
             return [(None, None)] * self.layers
@@ -386,12 +311,7 @@ class RNNBuilder:
 
 
 def made_from(builder: Callable[..., B], spec: Sequence[Any], model: ParameterCollection) -> B:
-    """Make a network of a class as `spec` of another one of that class describes it.
-
-    Raises:
-        ArgumentError: `spec` has more or fewer values.
-        ForeignValueError: it is no list.
-    """
+    """Make a network of a class as `spec` of another one of that class describes it."""
     given = listed("spec", spec)
     try:
         bound = inspect.signature(builder).bind(*given[:3], model, *given[3:])

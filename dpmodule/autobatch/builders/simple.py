@@ -21,8 +21,6 @@ class SimpleRNNBuilder(RNNBuilder):
 
     Args:
         layers: how many.
-        input_dim: the size of inputs.
-        hidden_dim: the size of outputs.
         model: where the parameters go.
 
     Raises:
@@ -38,12 +36,6 @@ class SimpleRNNBuilder(RNNBuilder):
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`.
-
-        Shape:
-            x: (input_dim,), above the lowest layer (hidden_dim,).
-            old, returns: each (hidden_dim,), with the minibatch of `x`.
-        """
         wx, wh, b = weights
         x = masked(x, mask[0])
         outside = affine_transform([b, wx, x])  # one product for all positions
@@ -64,8 +56,6 @@ class GRUBuilder(RNNBuilder):
 
     Args:
         layers: how many.
-        input_dim: the size of inputs.
-        hidden_dim: the size of outputs.
         model: where the parameters go.
 
     Raises:
@@ -83,12 +73,6 @@ class GRUBuilder(RNNBuilder):
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`.
-
-        Shape:
-            x: (input_dim,), above the lowest layer (hidden_dim,).
-            old, returns: each (hidden_dim,), with the minibatch of `x`.
-        """
         wzx, wzh, bz, wrx, wrh, br, whx, whh, bh = weights
         x = masked(x, mask[0])
         z, u = affine_transform([bz, wzx, x]), affine_transform([bh, whx, x])

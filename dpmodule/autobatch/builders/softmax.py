@@ -45,8 +45,6 @@ class SoftmaxBuilder:
             returns: (1,).
 
         Args:
-            x: the vector.
-            c: the class.
             update: False makes the parameters constants.
 
         Raises:
@@ -62,8 +60,6 @@ class SoftmaxBuilder:
             returns: (1,), with the same minibatch.
 
         Args:
-            x: the vectors.
-            c: the classes.
             update: False makes the parameters constants.
 
         Raises:
@@ -84,7 +80,6 @@ class SoftmaxBuilder:
             returns: (classes,).
 
         Args:
-            x: the vector.
             update: False makes the parameters constants.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define full_logits")
@@ -93,7 +88,6 @@ class SoftmaxBuilder:
         """Return the logarithms of the probabilities of all classes; see `full_logits`.
 
         Args:
-            x: the vector.
             update: False makes the parameters constants.
 
         Shape:
@@ -111,9 +105,6 @@ class SoftmaxBuilder:
         Shape:
             x: (rep_dim,), no minibatch.
 
-        Args:
-            x: the vector.
-
         Raises:
             ShapeError: it is none, or has a minibatch.
         """
@@ -125,12 +116,7 @@ class SoftmaxBuilder:
 
 
 class _OwnCollection:
-    """Parameters in a collection of their own.
-
-    Args:
-        pc: the collection around it.
-        name: that of its own.
-    """
+    """Parameters in a collection of their own."""
 
     def __init__(self, pc: ParameterCollection, name: str) -> None:
         self._model = as_collection(pc, "pc").add_subcollection(name)
@@ -167,7 +153,6 @@ class StandardSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         vector: (rep_dim,), any minibatch.
 
     Args:
-        rep_dim: the size of vectors.
         num_classes: how many classes.
         pc: where the parameters go.
         bias: whether there are biases.
@@ -182,39 +167,12 @@ class StandardSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         self._weights = self._add_weights(num_classes, rep_dim, bias)
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return the scores of all classes; see `SoftmaxBuilder`.
-
-        Shape:
-            x: (rep_dim,).
-            returns: (classes,).
-
-        Raises:
-            ShapeError: `x` has another size.
-        """
         return _affine(self._weights, x, update)
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
-        """Return the loss of a class; see `SoftmaxBuilder`.
-
-        Shape:
-            x: (rep_dim,).
-            returns: (1,).
-
-        Raises:
-            BoundsError: there is no such class.
-        """
         return pickneglogsoftmax(self.full_logits(x, update), c)
 
     def neg_log_softmax_batch(self, x: Expression, c: Sequence[int], update: bool = True) -> Expression:
-        """Return the losses of classes; see `SoftmaxBuilder`.
-
-        Shape:
-            x: (rep_dim,), with a minibatch of ``len(c)``.
-            returns: (1,), with the same minibatch.
-
-        Raises:
-            BoundsError: there is no such class.
-        """
         return pickneglogsoftmax_batch(self.full_logits(x, update), c)
 
 
@@ -225,9 +183,7 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         vector: (rep_dim,), any minibatch.
 
     Args:
-        rep_dim: the size of vectors.
         cluster_file: a text file with lines "group word".
-        word_dict: the number of every word.
         pc: where the parameters go.
         bias: whether there are biases.
 
@@ -261,7 +217,6 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         """Return the scores of groups.
 
         Args:
-            x: the vector.
             update: False makes the parameters constants.
 
         Shape:
@@ -274,7 +229,6 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         """Return the logarithms of the probabilities of groups.
 
         Args:
-            x: the vector.
             update: False makes the parameters constants.
 
         Shape:
@@ -287,8 +241,6 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         """Return the scores of the words of a group.
 
         Args:
-            x: the vector.
-            classid: number of the group.
             update: False makes the parameters constants.
 
         Shape:
@@ -305,8 +257,6 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         """Return the logarithms of the probabilities of the words of a group.
 
         Args:
-            x: the vector.
-            classid: number of the group.
             update: False makes the parameters constants.
 
         Shape:
@@ -319,15 +269,6 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         return log_softmax(self.subclass_logits(x, classid, update))
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
-        """Return the loss of a word; see `SoftmaxBuilder`.
-
-        Shape:
-            x: (rep_dim,).
-            returns: (1,).
-
-        Raises:
-            BoundsError: the cluster file has no such word.
-        """
         if (c := whole(c, "c")) not in self._place:
             raise BoundsError(f"word {c} is in no group of the cluster file (at {user_line()})")
         group, at = self._place[c]
@@ -339,16 +280,6 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         )
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of all words, in the order of their numbers.
-
-        Args:
-            x: the vector.
-            update: False makes the parameters constants.
-
-        Shape:
-            x: (rep_dim,).
-            returns: (greatest number of a word + 1,).
-        """
         top = self.class_log_distribution(x, update)
         parts: dict[int, Expression] = {}
         for group, words in enumerate(self._groups):
@@ -358,12 +289,6 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         return concatenate([parts.get(word, missing) for word in range(max(parts) + 1)])
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return scores whose softmax is the distribution.
-
-        Shape:
-            x: (rep_dim,).
-            returns: (greatest number of a word + 1,).
-        """
         return self.full_log_distribution(x, update)
 
 
@@ -374,9 +299,7 @@ class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         vector: (rep_dim,), any minibatch.
 
     Args:
-        rep_dim: the size of vectors.
         cluster_file: a text file with lines "branch branch ... word", or "branches word" as Brown clusters are written.
-        word_dict: the number of every word.
         pc: where the parameters go.
         bias: whether there are biases.
 
@@ -403,15 +326,6 @@ class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         ]
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
-        """Return the loss of a word; see `SoftmaxBuilder`.
-
-        Shape:
-            x: (rep_dim,).
-            returns: (1,).
-
-        Raises:
-            BoundsError: the cluster file has no such word.
-        """
         if (c := whole(c, "c")) not in self._paths:
             raise BoundsError(f"word {c} is not in the cluster file (at {user_line()})")
         loss: Expression | None = None
@@ -423,16 +337,6 @@ class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         return _nothing(x) if loss is None else loss
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of all words, in the order of their numbers.
-
-        Args:
-            x: the vector.
-            update: False makes the parameters constants.
-
-        Shape:
-            x: (rep_dim,).
-            returns: (greatest number of a word + 1,).
-        """
         missing = log(_nothing(x))
         words: Iterable[int] = range(max(self._paths) + 1)
         return concatenate(
@@ -440,10 +344,4 @@ class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         )
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return scores whose softmax is the distribution.
-
-        Shape:
-            x: (rep_dim,).
-            returns: (greatest number of a word + 1,).
-        """
         return self.full_log_distribution(x, update)

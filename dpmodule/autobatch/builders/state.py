@@ -21,9 +21,7 @@ class RecurrentNetwork(Protocol):
     """A recurrent network, as its states know it.
 
     Attributes:
-        layers: how many it has.
         has_memory: whether the state of a layer is (output, memory), not (output,).
-        cells: what native code needs to add steps itself.
     """
 
     layers: int
@@ -38,9 +36,6 @@ class RecurrentNetwork(Protocol):
 
         Shape:
             vecs, returns: each (hidden_dim,).
-
-        Raises:
-            ArgumentError: there are more or fewer than the network has.
         """
 
     def zero_layers(self) -> Layers:
@@ -56,9 +51,6 @@ class RecurrentNetwork(Protocol):
         Shape:
             x: (input_dim,).
             returns: of each layer that of its input, and (hidden_dim,).
-
-        Args:
-            x: an input.
         """
 
     def step(self, before: Layers, x: Expression) -> Layers:
@@ -103,10 +95,8 @@ class RNNState(_Base):
         outputs, memories: each (hidden_dim,), with the minibatch of the inputs.
 
     Args:
-        builder: the network.
         layers: the states of its layers, empty at the beginning.
         previous: the state before the last input.
-
     Source: DyNet's `RNNState`.
     """
 
@@ -127,13 +117,6 @@ class RNNState(_Base):
 
             Shape:
                 x: (input_dim,).
-
-            Args:
-                x: the input vector.
-
-            Raises:
-                ShapeError: it has another size than the builder was made for.
-                StaleExpressionError: `renew_cg` has been called since `initial_state`.
             """
             return self._step(x)
 
@@ -143,11 +126,6 @@ class RNNState(_Base):
             Shape:
                 xs: each (input_dim,).
                 returns: each (hidden_dim,).
-
-            Raises:
-                ForeignValueError: `xs` is no list of expressions.
-                ShapeError: one has another size than the builder was made for.
-                StaleExpressionError: `renew_cg` has been called since `initial_state`.
             """
             return self._run(xs)
 
@@ -160,11 +138,7 @@ class RNNState(_Base):
             return self._layers[-1][0] if self._layers else None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse to be copied or pickled.
-
-        Raises:
-            ForeignValueError: always.
-        """
+        """Refuse to be copied or pickled."""
         raise ForeignValueError(
             "RNNState belongs to the graph and cannot be copied or pickled; save the values of s()"
         )

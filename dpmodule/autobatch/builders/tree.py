@@ -98,9 +98,6 @@ class TreeLSTMBuilder:
             x: (input_dim,).
             returns: each (hidden_dim,).
 
-        Args:
-            x: its vector.
-
         Raises:
             ShapeError: it has another size.
         """

@@ -169,9 +169,6 @@ def init(shared_parameters: Any = None) -> None:
 def init_from_params(params: DynetParams) -> None:
     """Put settings into force.
 
-    Args:
-        params: the settings.
-
     Raises:
         ForeignValueError: `params` is none of `DynetParams`.
 

@@ -35,9 +35,6 @@ class TextEntry:
         array, gradient: (*d), of a table (rows, *d).
 
     Args:
-        is_lookup: it is a table.
-        name: its full name.
-        array: its value.
         gradient: its gradient, None if the file says that it is zero.
     """
 
@@ -120,13 +117,7 @@ class Collection(Protocol):
 
 
 def save_collection(collection: Collection, fname: str, name: str, append: bool) -> None:
-    """Write all parameters of a collection, then all its tables; see `ParameterCollection.save`.
-
-    Raises:
-        ArgumentError: `name` cannot stand in one line.
-        FileError: the file cannot be written.
-        ForeignValueError: an argument is of a wrong type.
-    """
+    """Write all parameters of a collection, then all its tables; see `ParameterCollection.save`."""
     line_text(name, "name")
     _save(fname, append, lambda target: write_collection(target, collection, name))
 
@@ -142,26 +133,13 @@ def write_collection(target: IO[bytes], collection: Collection, name: str) -> No
 
 
 def save_one(storage: ParameterStorage, fname: str, key: str, append: bool, is_lookup: bool) -> None:
-    """Write one parameter, under another name if `key` gives one.
-
-    Raises:
-        ArgumentError: `key` cannot stand in one line.
-        FileError: the file cannot be written.
-        ForeignValueError: an argument is of a wrong type.
-    """
+    """Write one parameter, under another name if `key` gives one."""
     name = line_text(key, "key") or storage.name
     _save(fname, append, lambda target: write_one(target, storage, name, is_lookup))
 
 
 def read(fname: str) -> Iterator[TextEntry]:
-    """Read the entries of a file one after another.
-
-    Raises:
-        FileError: it cannot be read.
-        FileFormatError: it is damaged, or no such file.
-
-    Source: DyNet's text format, see the module.
-    """
+    """Read the entries of a file one after another."""
     try:
         with open(file_name(fname, "fname"), "rb", opener=regular_file) as source:
             yield from _entries(fname, source)
@@ -214,13 +192,7 @@ def _is_below(name: str, key: str) -> bool:
 
 
 def populate_collection(collection: Collection, fname: str, key: str) -> None:
-    """Copy the entries of a file below a name into a collection; see `ParameterCollection.populate`.
-
-    Raises:
-        FileError: the file cannot be read.
-        FileFormatError: it is damaged, or holds other parameters; then nothing is changed.
-        ForeignValueError: an argument is of a wrong type.
-    """
+    """Copy the entries of a file below a name into a collection; see `ParameterCollection.populate`."""
     waiting = [iter(collection.parameters_list()), iter(collection.lookup_parameters_list())]
     found: list[tuple[ParameterStorage, TextEntry]] = []  # all are looked at before the first is changed
     for entry in read(fname):
@@ -251,11 +223,7 @@ def _check_shape(storage: ParameterStorage, entry: TextEntry, fname: str) -> Non
 
 
 def fill(storage: ParameterStorage, entry: TextEntry, fname: str) -> None:
-    """Copy the value and the gradient of an entry into a parameter.
-
-    Raises:
-        FileFormatError: the shapes differ.
-    """
+    """Copy the value and the gradient of an entry into a parameter."""
     _check_shape(storage, entry, fname)
     storage.tensor.copy_(torch.from_numpy(np.ascontiguousarray(entry.array)))
     storage.clear_gradient()
@@ -264,22 +232,13 @@ def fill(storage: ParameterStorage, entry: TextEntry, fname: str) -> None:
 
 
 def populate_one(storage: ParameterStorage, fname: str, key: str, is_lookup: bool) -> None:
-    """Copy the entry of a name into a parameter.
-
-    Raises:
-        FileError: the file cannot be read.
-        FileFormatError: it is damaged, there is no such name, or the shapes differ.
-    """
+    """Copy the entry of a name into a parameter."""
     with single_thread():
         fill(storage, find(fname, key, is_lookup), fname)
 
 
 def find(fname: str, key: str, is_lookup: bool) -> TextEntry:
-    """Return the entry of a name.
-
-    Raises:
-        FileFormatError: there is none.
-    """
+    """Return the entry of a name."""
     for entry in read(fname):
         if entry.is_lookup == is_lookup and entry.name == key:
             return entry

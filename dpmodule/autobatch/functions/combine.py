@@ -107,7 +107,6 @@ def bmax(x: Expression, y: Expression) -> Expression:
     """Compute the greater of two expressions, element by element.
 
     Args:
-        x: one operand.
         y: the other, of its dimensions.
     """
     return plain(MAX, x, y)
@@ -119,7 +118,6 @@ def bmin(x: Expression, y: Expression) -> Expression:
     """Compute the smaller of two expressions, element by element.
 
     Args:
-        x: one operand.
         y: the other, of its dimensions.
     """
     return plain(MIN, x, y)
@@ -128,12 +126,7 @@ def bmin(x: Expression, y: Expression) -> Expression:
 @fast_form
 @paired(CMULT)
 def cmult(x: Expression, y: Expression) -> Expression:
-    """Multiply element by element; dimensions of 1 are broadcast.
-
-    Args:
-        x: one factor.
-        y: the other.
-    """
+    """Multiply element by element; dimensions of 1 are broadcast."""
     return plain(CMULT, x, y)
 
 
@@ -152,24 +145,14 @@ def cdiv(x: Expression, y: Expression) -> Expression:
 @fast_form
 @paired(POW)
 def pow(x: Expression, y: Expression) -> Expression:
-    """Raise every element of `x` to a power.
-
-    Args:
-        x: the bases.
-        y: one number, as an expression.
-    """
+    """Raise every element of `x` to a power."""
     return plain(POW, x, y)
 
 
 @fast_form
 @paired(COLWISE_ADD)
 def colwise_add(x: Expression, y: Expression) -> Expression:
-    """Add a vector to every column of a matrix.
-
-    Args:
-        x: the matrix.
-        y: the vector.
-    """
+    """Add a vector to every column of a matrix."""
     return plain(COLWISE_ADD, x, y)
 
 
@@ -179,7 +162,6 @@ def dot_product(x: Expression, y: Expression) -> Expression:
     """Compute the sum of the products of elements.
 
     Args:
-        x: one factor.
         y: the other, of its dimensions.
     """
     return plain(DOT, x, y)
@@ -244,7 +226,6 @@ def trace_of_product(x: Expression, y: Expression) -> Expression:
     """Compute the trace of ``x * transpose(y)``.
 
     Args:
-        x: a matrix.
         y: one of its dimensions.
     """
     return plain(TRACE, x, y)
@@ -253,9 +234,6 @@ def trace_of_product(x: Expression, y: Expression) -> Expression:
 def inverse(x: Expression) -> Expression:
     """Invert a square matrix.
 
-    Args:
-        x: the matrix.
-
     Raises:
         ArgumentError: when the value is computed: the matrix is singular.
     """
@@ -263,11 +241,7 @@ def inverse(x: Expression) -> Expression:
 
 
 def logdet(x: Expression) -> Expression:
-    """Compute the logarithm of the absolute value of the determinant of a square matrix.
-
-    Args:
-        x: the matrix.
-    """
+    """Compute the logarithm of the absolute value of the determinant of a square matrix."""
     return apply(LOGDET, (x,))
 
 

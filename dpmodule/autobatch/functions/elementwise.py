@@ -32,11 +32,7 @@ def _with_number(op: Operation, argument: Argument) -> Callable[..., Expression]
 
 
 def function_of(op: Operation) -> OfOne:
-    """Make the function of an operation as its record describes it.
-
-    Args:
-        op: the operation, which has a `text`.
-    """
+    """Make the function of an operation as its record describes it."""
     argument = op.argument
     found = single(op) if argument is None else _with_number(op, argument)
     found.__name__ = found.__qualname__ = op.name
@@ -79,21 +75,12 @@ nobackprop = function_of(NOBACKPROP)
 
 @fast_form
 def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
-    """Pass the value on, and the gradient back multiplied by a number.
-
-    Args:
-        x: the operand.
-        lambd: the number.
-    """
+    """Pass the value on, and the gradient back multiplied by a number."""
     return apply(SCALE_GRADIENT, (x,), (), number(lambd, "scale_gradient: lambd"))
 
 
 def flip_gradient(x: Expression) -> Expression:
-    """Pass the value on, and the negative of the gradient back.
-
-    Args:
-        x: the operand.
-    """
+    """Pass the value on, and the negative of the gradient back."""
     return scale_gradient(x, -1.0)
 
 
@@ -112,7 +99,6 @@ def round(x: Expression, gradient_mode: str) -> Expression:
     """Round every element, halves away from zero.
 
     Args:
-        x: the operand.
         gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
 
     Raises:
@@ -125,7 +111,6 @@ def ceil(x: Expression, gradient_mode: str) -> Expression:
     """Round every element up; see `round`.
 
     Args:
-        x: the operand.
         gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
     """
     return apply(CEIL, (x,), (_straight("ceil", gradient_mode),))
@@ -135,7 +120,6 @@ def floor(x: Expression, gradient_mode: str) -> Expression:
     """Round every element down; see `round`.
 
     Args:
-        x: the operand.
         gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
     """
     return apply(FLOOR, (x,), (_straight("floor", gradient_mode),))
@@ -145,7 +129,6 @@ def argmax(x: Expression, gradient_mode: str) -> Expression:
     """Make a vector with a one where the greatest element of `x` is.
 
     Args:
-        x: a vector.
         gradient_mode: see `round`.
     """
     return apply(ARGMAX, (x,), (_straight("argmax", gradient_mode),))

@@ -40,11 +40,6 @@ class Settable:
         Shape:
             value: (*d), or (*d, batch) of a minibatch; or as many numbers, the first dimension running fastest.
 
-        Raises:
-            ShapeError: the number of elements differs.
-            ForeignValueError: `value` holds something else than numbers.
-            StaleExpressionError: the input belongs to an earlier graph.
-
         Example:
             >>> import dpmodule.autobatch as dy
             >>> x = dy.scalarInput(3)
@@ -92,12 +87,7 @@ def _made(array: Array, dim: Dim) -> InputExpression:
 
 
 def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
-    """Return the `Dim` that a size or a tuple of sizes means.
-
-    Raises:
-        ForeignValueError: a size is no integer.
-        ShapeError: a size is not positive.
-    """
+    """Return the `Dim` that a size or a tuple of sizes means."""
     if (
         type(dim) is int and 0 < dim < TOO_LARGE and type(batch_size) is int and batch_size == 1
     ):  # the usual case, in less time
@@ -147,9 +137,7 @@ def inputTensorTranspose(
     """Make a tensor of a flat array as it lies in DyNet's memory: the first dimension runs fastest, the minibatch last.
 
     Args:
-        arr: the values, flat.
         dim: the dimensions of an element of the minibatch; a vector if not given.
-        batch_size: the minibatch.
         device: see `inputTensor`.
 
     Raises:
@@ -198,7 +186,6 @@ def scalarInput(s: float, device: str = "") -> InputExpression:
     """Make an expression {1} of one number.
 
     Args:
-        s: the number.
         device: see `inputTensor`.
 
     Raises:
@@ -218,7 +205,6 @@ def vecInput(dim: int, device: str = "") -> InputExpression:
     """Make a vector of zeros, to be `set` later.
 
     Args:
-        dim: its size.
         device: see `inputTensor`.
 
     Raises:
@@ -247,7 +233,6 @@ def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:
     """Make a tensor of a flat list, the first dimension running fastest.
 
     Args:
-        v: the values.
         d: the dimensions.
 
     Raises:
@@ -309,7 +294,6 @@ def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expre
     Args:
         dim: a size, or a tuple of them.
         val: the value of all elements.
-        batch_size: the size of the minibatch.
 
     Raises:
         ForeignValueError: `val` is no number, or a size no integer.
@@ -324,7 +308,6 @@ def zeros(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
 
     Args:
         dim: a size, or a tuple of them.
-        batch_size: the size of the minibatch.
     """
     return constant(dim, 0.0, batch_size)
 
@@ -335,7 +318,6 @@ def ones(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
 
     Args:
         dim: a size, or a tuple of them.
-        batch_size: the size of the minibatch.
     """
     return constant(dim, 1.0, batch_size)
 
@@ -344,7 +326,6 @@ def one_hot(d: int, idx: int | Sequence[int], device: str = "") -> Expression:
     """Make a vector with a one at one place, or a minibatch of them.
 
     Args:
-        d: its size.
         idx: the place, or a list of places.
         device: see `inputTensor`.
 
@@ -375,9 +356,6 @@ def random_normal(
 
     Args:
         dim: a size, or a tuple of them.
-        mean: centre of the distribution.
-        stddev: its standard deviation.
-        batch_size: the size of the minibatch.
 
     Raises:
         ArgumentError: no numbers can be drawn with these parameters.
@@ -394,9 +372,7 @@ def random_bernoulli(
 
     Args:
         dim: a size, or a tuple of them.
-        p: the probability.
         scale: what is drawn.
-        batch_size: the size of the minibatch.
 
     Raises:
         ArgumentError: `p` is no probability.
@@ -410,9 +386,7 @@ def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_si
 
     Args:
         dim: a size, or a tuple of them.
-        left: the lower bound.
         right: the upper bound.
-        batch_size: the size of the minibatch.
     """
     return _random(dim, batch_size, "uniform", left, right)
 
@@ -427,7 +401,6 @@ def random_gumbel(
         dim: a size, or a tuple of them.
         mu: the most likely value.
         beta: how wide the distribution is; the standard deviation is about 1.28 times as much.
-        batch_size: the size of the minibatch.
     """
     return _random(dim, batch_size, "gumbel", mu, beta)
 

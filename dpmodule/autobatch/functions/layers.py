@@ -78,7 +78,6 @@ def kmax_pooling(x: Expression, k: int, d: int = 1) -> Expression:
     """Pick the `k` greatest elements along a dimension, in their order in `x`.
 
     Args:
-        x: the operand.
         k: how many.
         d: the dimension.
     """
@@ -89,7 +88,6 @@ def fold_rows(x: Expression, nrows: int = 2) -> Expression:
     """Sum neighbouring rows.
 
     Args:
-        x: a matrix.
         nrows: how many rows make one.
     """
     return apply(convolution.FOLD_ROWS, (x,), (whole(nrows, "fold_rows: nrows"),))
@@ -109,32 +107,17 @@ def filter1d_narrow(x: Expression, y: Expression) -> Expression:
 
 
 def kmh_ngram(x: Expression, v: int) -> Expression:
-    """Sum all runs of `v` neighbouring columns.
-
-    Args:
-        x: a matrix.
-        v: the length of a run.
-    """
+    """Sum all runs of `v` neighbouring columns."""
     return apply(convolution.NGRAM, (x,), (whole(v, "kmh_ngram: v"),))
 
 
 def circ_conv(u: Expression, v: Expression) -> Expression:
-    """Compute the circular convolution of two vectors.
-
-    Args:
-        u: one vector.
-        v: the other, of its size.
-    """
+    """Compute the circular convolution of two vectors."""
     return apply(convolution.CIRC_CONV, (u, v))
 
 
 def circ_corr(u: Expression, v: Expression) -> Expression:
-    """Compute the circular correlation of two vectors.
-
-    Args:
-        u: one vector.
-        v: the other, of its size.
-    """
+    """Compute the circular correlation of two vectors."""
     return apply(convolution.CIRC_CORR, (u, v))
 
 
@@ -152,7 +135,6 @@ def dropout(x: Expression, p: float) -> Expression:
     """Set elements to zero with probability `p`, and divide the others by 1 - p.
 
     Args:
-        x: the operand.
         p: the probability; nothing is drawn where it is 0.
 
     Raises:
@@ -167,32 +149,20 @@ def dropout_dim(x: Expression, d: int, p: float) -> Expression:
     """Do what `dropout` does, to all elements along a dimension at once.
 
     Args:
-        x: the operand.
         d: the dimension.
-        p: the probability.
     """
     return _drawn(noises.DROPOUT_DIM, (x,), (_rate(p), whole(d, "dropout_dim: d")))
 
 
 @fast_form
 def dropout_batch(x: Expression, p: float) -> Expression:
-    """Do what `dropout` does, to whole elements of the minibatch.
-
-    Args:
-        x: the operand.
-        p: the probability.
-    """
+    """Do what `dropout` does, to whole elements of the minibatch."""
     return _drawn(noises.DROPOUT_BATCH, (x,), (_rate(p),))
 
 
 @fast_form
 def block_dropout(x: Expression, p: float) -> Expression:
-    """Do what `dropout` does, to all elements at once.
-
-    Args:
-        x: the operand.
-        p: the probability.
-    """
+    """Do what `dropout` does, to all elements at once."""
     return _drawn(noises.BLOCK_DROPOUT, (x,), (_rate(p),))
 
 
@@ -201,7 +171,6 @@ def noise(x: Expression, stddev: float) -> Expression:
     """Add normally distributed noise.
 
     Args:
-        x: the operand.
         stddev: its standard deviation, in the unit of `x`.
 
     Raises:
@@ -221,7 +190,6 @@ def to_device(e: Expression, device_str: str) -> Expression:
     """Return the expression: a graph lies on one device, the one that `configure` chose.
 
     Args:
-        e: the operand.
         device_str: its name, such as "CPU" or "GPU:0".
 
     Raises:
@@ -371,10 +339,7 @@ def layer_norm(x: Expression, g: Expression, b: Expression) -> Expression:
     """Compute ``g * (x - mean) / std + b``.
 
     Args:
-        x: a vector.
-        g: gains, of its size.
         b: biases, of its size.
-
     Source: Ba, Kiros, Hinton, "Layer normalization", 2016, with DyNet's standard deviation (without an epsilon).
     """
     try:
@@ -387,9 +352,7 @@ def weight_norm(w: Expression, g: Expression) -> Expression:
     """Compute ``g * w / |w|``.
 
     Args:
-        w: weights, usually a parameter.
         g: their length; one number.
-
     Source: Salimans and Kingma, "Weight normalization", 2016.
     """
     return apply(WEIGHT_NORM, (w, g))

@@ -28,14 +28,8 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
     """Return a label as a plain integer.
 
     Args:
-        name: the function, for the error.
         x: the expression whose dimension is picked from.
-        label: the label.
         axis: which dimension.
-
-    Raises:
-        NegativeIndexError: it is negative.
-        BoundsError: it is too large.
     """
     found = label if type(label) is int else whole(label, name)
     graph = state.graph
@@ -99,7 +93,6 @@ def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     """Compute -log_softmax(x)[v], the loss of a classifier.
 
     Args:
-        x: a vector of scores.
         v: the label; for a minibatch, a list with one for each element, or a label that all of them have.
 
     Raises:
@@ -133,9 +126,7 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
     """Compute the sum of max(0, x[i] - x[v] + m) over all i but `v`.
 
     Args:
-        x: a vector of scores.
         v: the label; for a minibatch, a list with one for each element, or a label that all of them have.
-        m: the margin.
 
     Raises:
         ArgumentError: the margin is negative.
@@ -151,9 +142,7 @@ def hinge_batch(x: Expression, vs: Sequence[int], m: float = 1.0) -> Expression:
     """Compute `hinge` of every element of a minibatch.
 
     Args:
-        x: vectors of scores.
         vs: one label for each.
-        m: the margin.
     """
     labels = _labels("Hinge", x, vs)
     return apply(HINGE_BATCH, (x,), (_margin(m), len(labels)), labels)
@@ -163,10 +152,8 @@ def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Ex
     """Compute `hinge` along one dimension of a matrix.
 
     Args:
-        x: a matrix of scores.
         v: one label for every column (`d` = 0) or row (`d` = 1).
         d: the dimension of the scores.
-        m: the margin.
 
     Raises:
         BoundsError: a label is outside.
@@ -187,7 +174,6 @@ def sparsemax(x: Expression) -> Expression:
 
     Args:
         x: a vector.
-
     Source: Martins and Astudillo, "From softmax to sparsemax", 2016.
     """
     return apply(SPARSEMAX, (x,))
@@ -197,9 +183,7 @@ def constrained_softmax(x: Expression, y: Expression) -> Expression:
     """Compute a softmax whose elements stay below bounds.
 
     Args:
-        x: a vector of scores.
         y: the bounds.
-
     Source: Martins and Kreutzer, "Learning what's easy", 2017.
     """
     return apply(CONSTRAINED_SOFTMAX, (x, y))
@@ -209,7 +193,6 @@ def squared_distance(x: Expression, y: Expression) -> Expression:
     """Compute the sum of squared differences.
 
     Args:
-        x: one operand.
         y: the other, of its dimensions.
     """
     try:
@@ -222,7 +205,6 @@ def l1_distance(x: Expression, y: Expression) -> Expression:
     """Compute the sum of absolute differences.
 
     Args:
-        x: one operand.
         y: the other, of its dimensions.
     """
     try:
@@ -235,7 +217,6 @@ def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression
     """Compute the sum of d² / 2 for differences d up to `c`, and c * (|d| - c / 2) beyond.
 
     Args:
-        x: one operand.
         y: the other, of its dimensions.
         c: where the loss becomes linear.
     """
@@ -250,7 +231,6 @@ def binary_log_loss(x: Expression, y: Expression) -> Expression:
     """Compute the sum of -y * log(x) - (1 - y) * log(1 - x).
 
     Args:
-        x: probabilities.
         y: what they should be.
     """
     return apply(loss.BINARY_LOG, (x, y))
@@ -261,8 +241,6 @@ def pairwise_rank_loss(x: Expression, y: Expression, m: float = 1.0) -> Expressi
 
     Args:
         x: scores that should be greater, as one row or number.
-        y: scores that should be smaller.
-        m: the margin.
     """
     return apply(loss.RANK, (x, y), (number(m, "m"),))
 
@@ -273,7 +251,6 @@ def poisson_loss(log_lambda: Expression, x: int) -> Expression:
 
     Args:
         log_lambda: the logarithm of the rate; one number.
-        x: the count.
 
     Raises:
         BoundsError: it does not fit 32 bits, or is negative.

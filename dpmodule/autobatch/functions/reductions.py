@@ -13,13 +13,7 @@ from .elementwise import function_of
 
 
 def _unsigned(value: int, least: int, what: str) -> int:
-    """Return an integer that is not below `least`, 0 or 1, and that every engine can hold.
-
-    Raises:
-        BoundsError: it does not fit 32 bits.
-        NegativeIndexError: it is negative.
-        ArgumentError: it is 0, and `least` is 1.
-    """
+    """Return an integer that is not below `least`, 0 or 1, and that every engine can hold."""
     found = whole(value, what)
     if abs(found) >= TOO_LARGE:
         raise BoundsError(f"{what} is {found}, expected less than {TOO_LARGE} (at {user_line()})")
@@ -45,9 +39,7 @@ def sum_dim(x: Expression, d: int | Sequence[int], b: bool = False, n: int = 0) 
     """Sum over dimensions, which disappear.
 
     Args:
-        x: the operand.
         d: the dimensions.
-        b: sum over the minibatch, too.
         n: not used; as in DyNet.
     """
     return apply(reduce.SUM_DIM, (x,), (_axes(d), flag(b, "b")))
@@ -58,10 +50,8 @@ def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 
     """Compute the mean of the `r`-th powers over dimensions, which disappear.
 
     Args:
-        x: the operand.
         d: the dimensions.
         r: the power, 1 or more.
-        b: over the minibatch, too.
         n: what to divide by, if positive, in place of the number of elements.
 
     Raises:
@@ -77,9 +67,7 @@ def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expr
     """Compute the mean over dimensions; see `moment_dim`.
 
     Args:
-        x: the operand.
         d: the dimensions.
-        b: over the minibatch, too.
         n: what to divide by, if positive, in place of the number of elements.
     """
     return moment_dim(x, d, 1, b, n)
@@ -90,9 +78,7 @@ def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expre
     """Compute the standard deviation (divided by n, not n - 1) over dimensions; see `moment_dim`.
 
     Args:
-        x: the operand.
         d: the dimensions.
-        b: over the minibatch, too.
         n: what to divide by, if positive, in place of the number of elements.
     """
     return apply(reduce.STD, (x,), (_axes(d), flag(b, "b"), _unsigned(n, 0, "n")))
@@ -100,62 +86,36 @@ def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expre
 
 @fast_form
 def moment_elems(x: Expression, r: int) -> Expression:
-    """Compute the mean of the `r`-th powers of all elements.
-
-    Args:
-        x: the operand.
-        r: the power.
-    """
+    """Compute the mean of the `r`-th powers of all elements."""
     return moment_dim(x, _all(x), r, False)
 
 
 @fast_form
 def mean_elems(x: Expression) -> Expression:
-    """Compute the mean of all elements.
-
-    Args:
-        x: the operand.
-    """
+    """Compute the mean of all elements."""
     return moment_elems(x, 1)
 
 
 @fast_form
 def std_elems(x: Expression) -> Expression:
-    """Compute the standard deviation of all elements.
-
-    Args:
-        x: the operand.
-    """
+    """Compute the standard deviation of all elements."""
     return std_dim(x, _all(x), False)
 
 
 @fast_form
 def moment_batches(x: Expression, r: int) -> Expression:
-    """Compute the mean of the `r`-th powers over the minibatch.
-
-    Args:
-        x: the operand.
-        r: the power.
-    """
+    """Compute the mean of the `r`-th powers over the minibatch."""
     return moment_dim(x, (), r, True)
 
 
 @fast_form
 def mean_batches(x: Expression) -> Expression:
-    """Compute the mean over the minibatch.
-
-    Args:
-        x: the operand.
-    """
+    """Compute the mean over the minibatch."""
     return moment_batches(x, 1)
 
 
 def std_batches(x: Expression) -> Expression:
-    """Compute the standard deviation over the minibatch.
-
-    Args:
-        x: the operand.
-    """
+    """Compute the standard deviation over the minibatch."""
     return std_dim(x, (), True)
 
 
@@ -164,7 +124,6 @@ def max_dim(x: Expression, d: int = 0) -> Expression:
     """Pick the greatest element along a dimension, which disappears.
 
     Args:
-        x: the operand.
         d: the dimension.
     """
     return apply(reduce.MAX_DIM, (x,), (whole(d, "d"),))
@@ -175,7 +134,6 @@ def min_dim(x: Expression, d: int = 0) -> Expression:
     """Pick the smallest element along a dimension, which disappears.
 
     Args:
-        x: the operand.
         d: the dimension.
     """
     return apply(reduce.MIN_DIM, (x,), (whole(d, "d"),))
@@ -196,7 +154,6 @@ def cumsum(x: Expression, d: int = 0) -> Expression:
     """Sum up to every element along a dimension.
 
     Args:
-        x: the operand.
         d: the dimension.
     """
     return apply(reduce.CUMSUM, (x,), (whole(d, "d"),))

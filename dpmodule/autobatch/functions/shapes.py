@@ -56,8 +56,6 @@ def lookup(p: LookupParameters, index: int = 0, update: bool = True) -> Expressi
     """Return a row of a table.
 
     Args:
-        p: the table.
-        index: the row.
         update: False makes it a constant.
 
     Raises:
@@ -71,8 +69,6 @@ def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = Tru
     """Return rows of a table as one expression with a minibatch.
 
     Args:
-        p: the table.
-        indices: the rows.
         update: False makes it a constant.
 
     Raises:
@@ -87,7 +83,6 @@ def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Express
     """Pick one element of a dimension, which disappears.
 
     Args:
-        e: the operand.
         index: which one; a list for the elements of a minibatch.
         dim: the dimension.
 
@@ -123,7 +118,6 @@ def pick_batch_elem(x: Expression, v: int) -> Expression:
     """Pick one element of the minibatch.
 
     Args:
-        x: the operand.
         v: which one.
 
     Raises:
@@ -137,7 +131,6 @@ def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
     """Pick elements of the minibatch.
 
     Args:
-        x: the operand.
         vs: which ones.
 
     Raises:
@@ -160,9 +153,6 @@ def pick_range(x: Expression, s: int, e: int, d: int = 0) -> Expression:
     """Pick elements from `s` to before `e` of a dimension.
 
     Args:
-        x: the operand.
-        s: the first one.
-        e: one more than the last.
         d: the dimension.
     """
     s, e = _unsigned("pick_range", (s, e))
@@ -170,13 +160,7 @@ def pick_range(x: Expression, s: int, e: int, d: int = 0) -> Expression:
 
 
 def pickrange(x: Expression, s: int, e: int) -> Expression:
-    """Pick elements from `s` to before `e` of the first dimension; DyNet's old name.
-
-    Args:
-        x: the operand.
-        s: the first one.
-        e: one more than the last.
-    """
+    """Pick elements from `s` to before `e` of the first dimension; DyNet's old name."""
     return pick_range(x, s, e)
 
 
@@ -187,10 +171,8 @@ def strided_select(
     """Pick with a stride, in several dimensions: ``x[from[0]:to[0]:strides[0], ...]``.
 
     Args:
-        x: the operand.
         strides: 1 where there is none given; one more than there are dimensions is that of the minibatch.
         range_from: first elements, 0 where there is none given.
-        range_to: one more than last elements.
 
     Raises:
         BoundsError: a range is empty or outside.
@@ -205,23 +187,13 @@ def strided_select(
 
 @fast_form
 def select_rows(x: Expression, rs: Sequence[int]) -> Expression:
-    """Pick rows of a matrix.
-
-    Args:
-        x: the matrix.
-        rs: the rows.
-    """
+    """Pick rows of a matrix."""
     return apply(SELECT, (x,), (0, _unsigned("select_rows", rs)))
 
 
 @fast_form
 def select_cols(x: Expression, cs: Sequence[int]) -> Expression:
-    """Pick columns of a matrix.
-
-    Args:
-        x: the matrix.
-        cs: the columns.
-    """
+    """Pick columns of a matrix."""
     return apply(SELECT, (x,), (1, _unsigned("select_cols", cs)))
 
 
@@ -230,7 +202,6 @@ def reshape(x: Expression, d: int | Sequence[int], batch_size: int = 1) -> Expre
     """Give an expression other dimensions; the first one runs fastest.
 
     Args:
-        x: the operand.
         d: the dimensions.
         batch_size: the size of the minibatch; 1 keeps it as it is, or folds it into the dimensions.
 
@@ -245,7 +216,6 @@ def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
     """Exchange dimensions.
 
     Args:
-        x: the operand.
         dims: which dimension of `x` comes first, second, ...
 
     Raises:

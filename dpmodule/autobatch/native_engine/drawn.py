@@ -26,13 +26,6 @@ class Drawn:
     Shape:
         inputs: each (rows or 1, batch, *d).
         values: (rows, numbers in a row).
-
-    Args:
-        op: the operation.
-        call: as it left it.
-        outs: the `Dim` of every result.
-        inputs: the operands.
-        values: the results.
     """
 
     op: Operation
@@ -56,7 +49,6 @@ class Kept:
         """Keep a batch.
 
         Args:
-            drawn: the batch; its tensors belong to nobody else.
             places: the number of each row.
         """
         self._rows.update((place, (drawn, row)) for row, place in enumerate(places))
@@ -76,9 +68,7 @@ class Kept:
             target: (all rows, numbers in a row).
 
         Args:
-            rows: which ones.
             places: the number of each row.
-            target: the results of the whole batch.
         """
         for row in rows:
             drawn, at = self._rows[places[row]]
@@ -98,9 +88,7 @@ class Kept:
             targets: each (all rows or 1, batch, *d).
 
         Args:
-            rows: which ones.
             places: the number of each row.
-            gradients: those of the results.
             targets: for every operand, where its gradient goes; None for nowhere.
         """
         batches: dict[tuple[Drawn, int], list[tuple[int, int]]] = {}

@@ -41,7 +41,6 @@ class NativeOperation(NamedTuple):
     Attributes:
         name: as users know it; several with "+" between them if one kernel does several.
         parameters: the engine's numbers of those that belong to it, -1 for none.
-        dims: of parameters that are no operands of the nodes.
         call: what is run in torch; None where there is a kernel.
     """
 
@@ -62,13 +61,7 @@ class _Signature:
 
 
 class NativeGraph(BaseGraph):
-    """The node table and engine in C++.
-
-    Args:
-        core: the native extension.
-        options: what `configure` sets.
-        version: that of the first graph.
-    """
+    """The node table and engine in C++."""
 
     engine_name = "native"
     """As `configure` takes it."""
@@ -152,7 +145,6 @@ class NativeGraph(BaseGraph):
         parameter.serial, parameter.table = self.machine.serial, -2 - self.machine.parameter_of(node)
 
     def adopt(self, table: Any, is_updated: bool) -> None:
-        """Let the engine itself look up rows of a table from now on."""
         if table.serial != self.machine.serial:
             table.storage.check_fits(self.options.device, self.options.dtype)
         if is_updated and table.serial != self.machine.serial:
@@ -295,11 +287,7 @@ class NativeGraph(BaseGraph):
         return torch.zeros(dim.batch, *dim.d) if found is None else self._tensor(node, found)
 
     def _compute_again(self, number: int = -1) -> Tensor:
-        """Compute everything once more without fusion; return the gradient of one parameter, if asked for.
-
-        Args:
-            number: of the parameter; -1 for none.
-        """
+        """Compute everything once more without fusion; return the gradient of one parameter, if asked for."""
         machine = self.machine
         self.check_free("gradient")
         machine.follow()
@@ -432,11 +420,6 @@ class NativeGraph(BaseGraph):
         return self._root
 
     def settle(self) -> None:
-        """Compute what was computed without being kept, and is held by somebody: the parameters will change.
-
-        Raises:
-            Exception: whatever an operation raises that is computed again.
-        """
         machine = self.machine
         last = machine.ask_again() if machine.computed and not machine.busy else -1
         if last >= machine.computed:

@@ -26,9 +26,7 @@ class NativeNodes:
     """Adds nodes to an engine, and knows the shapes of those that there are.
 
     Args:
-        machine: the engine.
         caller: runs operations without a kernel.
-        parameters: those of the engine.
     """
 
     def __init__(self, machine: Any, caller: Caller, parameters: NativeParameters) -> None:
@@ -90,14 +88,7 @@ class NativeNodes:
         """Add a node that is run in torch.
 
         Args:
-            op: the operation.
-            attrs: its attributes.
-            args: its operands.
-            aux: its own argument; see `Operation.aux`.
             many: it takes many operands of one shape.
-
-        Raises:
-            ShapeError: the operands do not fit.
         """
         machine = self._machine
         shapes = tuple([machine.shape_of(arg) for arg in args])

@@ -22,11 +22,7 @@ def _tensor(numbers: bytearray, storage: ParameterStorage) -> Tensor:
 
 
 class NativeParameters:
-    """The numbers that parameters have in an engine, and what is remembered of their gradients.
-
-    Args:
-        machine: the engine.
-    """
+    """The numbers that parameters have in an engine, and what is remembered of their gradients."""
 
     def __init__(self, machine: Any) -> None:
         self._machine = machine
@@ -128,9 +124,6 @@ class NativeParameters:
 
         Shape:
             returns: the parameter's.
-
-        Args:
-            number: the parameter.
         """
         reference, is_updated = self._params[number]
         storage: Any = reference()  # the graph holds it
@@ -147,9 +140,6 @@ class NativeParameters:
 
         Shape:
             returns: the parameter's.
-
-        Args:
-            number: the parameter.
         """
         storage: Any = self._params[number][0]()
         found = torch.zeros(storage.tensor.shape)

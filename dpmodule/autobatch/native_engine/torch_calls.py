@@ -25,10 +25,7 @@ class CallKind:
     """What a batch of calls computes.
 
     Args:
-        op: the operation.
-        attrs: its attributes.
         dims: the `Dim` of every operand; of one, where they are many alike.
-        outs: the `Dim` of every result.
     """
 
     op: Operation
@@ -70,7 +67,6 @@ def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
         returns: `shape`.
 
     Args:
-        address: of its first element.
         shape: its shape; the elements lie in a row.
     """
     size = 1
@@ -157,11 +153,7 @@ class Caller:
         """Draw numbers for a batch.
 
         Args:
-            kind: which of `DRAW`.
             first: the rate of dropout; the standard deviation of noise; what a distribution is given.
-            second: what else a distribution is given.
-            address: where they go.
-            count: how many.
         """
         numbers, generator, name = tensor_at(address, (count,)), self._options.generator, name_of(kind, DRAW)
         if "dropout" in name:
@@ -199,13 +191,9 @@ class Caller:
         """Compute a batch and write its results.
 
         Args:
-            key: the same in both directions.
-            number: which kind.
-            rows: how many nodes.
             arguments: (address, whether all nodes share one row, 0) of every operand.
             aux: for every node, the place of its own argument in `node_arguments`.
             counts: for operations that take many, how many operands each node has.
-            out: the address of the results.
         """
         kind = self.kinds[number]
         op, options = kind.op, self._options
@@ -251,13 +239,7 @@ class Caller:
         """Compute the gradients of the operands of a batch and write them.
 
         Args:
-            key: as in `forward`, also the other arguments.
-            number: which kind.
-            rows: how many nodes.
             arguments: (address, whether shared, address of the gradient or 0).
-            aux: unused.
-            counts: as in `forward`.
-            out: the address of the gradient of the results.
         """
         kind = self.kinds[number]
         if self.is_repeating and not kind.dims:

@@ -21,7 +21,6 @@ class ParameterAddress(NamedTuple):
         rows: (n,).
 
     Attributes:
-        storage: the parameter.
         rows: those to update (int64), None for all.
         numbers: addresses of value, gradient, three moments and row numbers, 0 for none; how many rows there are, and
             how many numbers in each.
@@ -60,11 +59,7 @@ class ParameterAddresses:
             rows: (n,).
 
         Args:
-            storage: the parameter.
             rows: those that matter (int64), None for all.
-
-        Raises:
-            ShapeError: the value has another shape than the parameter was made with.
         """
         value, gradient = storage.tensor, storage.gradient
         if gradient is None:
@@ -93,14 +88,7 @@ def length(places: Sequence[ParameterAddress]) -> float:
 
 
 def step(kind: str, places: Sequence[ParameterAddress], factors: dict[str, float], scale: float) -> None:
-    """Take a trainer's step, and make the gradients zero.
-
-    Args:
-        kind: one of the rules in `native/vector/update_python.cpp`.
-        places: what to update.
-        factors: what the rule takes, by the names of `UpdateRule`.
-        scale: the factor of gradients.
-    """
+    """Take a trainer's step, and make the gradients zero."""
     core = native.core
     if core is None or not places:
         return

@@ -17,11 +17,7 @@ Tensor = torch.Tensor
 
 
 def broadcast(name: str, dims: Dims) -> Dim:
-    """Return the common shape of operands whose dimensions agree or are 1.
-
-    Raises:
-        ShapeError: two of them differ and neither is 1.
-    """
+    """Return the common shape of operands whose dimensions agree or are 1."""
     rank = max(len(dim.d) for dim in dims)
     found = [1] * rank
     for dim in dims:
@@ -147,8 +143,6 @@ def equal(name: str, who: str = "all operands", is_number: bool = False) -> Shap
     """Return the shape rule of operands of the same dimensions.
 
     Args:
-        name: the operation.
-        who: the operands, for the error.
         is_number: the result is one number, and else as large as each of them.
     """
 

@@ -76,8 +76,6 @@ def chain(engine: Machine, first: int, *steps: tuple[Operation, Any]) -> int:
     """Apply one operation after the other; -1 where the engine does not take one.
 
     Args:
-        engine: which one.
-        first: the operand of the first operation.
         steps: operations with kernels, each with its second operand, None for none.
     """
     found = first
@@ -97,9 +95,7 @@ class NodeLayout:
 
     Attributes:
         d: its dimensions.
-        batch: the size of its minibatch.
         steps: how far apart the numbers of each dimension lie.
-        size: how far apart the elements of the minibatch lie.
     """
 
     def __init__(self, engine: Machine, node: int) -> None:
@@ -122,12 +118,8 @@ def arranged(
     """Return the node of numbers that nested loops read from another one.
 
     Args:
-        engine: which one.
-        kind: one of `ARRANGEMENT`.
-        x: the operand.
         loops: how many numbers and how far apart, of every loop, the outermost first.
         dim: dimensions of the result, and its minibatch.
-        first: where the loops begin.
     """
     sizes, steps = zip(*loops)
     return engine.arrange(ARRANGEMENT[kind], x, first, sizes, steps, engine.shape(*dim))
@@ -143,11 +135,7 @@ def reduced(engine: Machine, kind: str, x: int, axes: Sequence[int], is_batch: b
     """Return the node of a reduction; -1 where the engine does not take it.
 
     Args:
-        engine: which one.
-        kind: one of `REDUCTION`.
-        x: the operand.
         axes: along which dimensions.
-        is_batch: over the minibatch, too.
         divisor: what a mean or a deviation divides by; 0 for the number of elements.
     """
     known = set(axes)

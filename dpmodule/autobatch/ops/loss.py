@@ -24,14 +24,7 @@ def _total(x: Tensor) -> Tensor:
 def _distance(
     name: str, kernel: str, value: Callable[..., Tensor], slope: Callable[..., Tensor]
 ) -> Operation:
-    """Declare the sum of a function of differences, and of the attribute if there is one.
-
-    Args:
-        name: the operation.
-        kernel: what the native engine calls the function.
-        value: computes it.
-        slope: computes its derivative.
-    """
+    """Declare the sum of a function of differences, and of the attribute if there is one."""
 
     def run(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
         return _total(value(x - y, *call.attrs))

@@ -22,15 +22,7 @@ class Machine(Protocol):
     def kernel(
         self, op: int, kind: int, nodes: Sequence[int], number: float = 0.0, integer: int = 0, /
     ) -> int:
-        """Add a node.
-
-        Args:
-            op: which kernel, one of `native_names.OP`.
-            kind: which of those that the kernel computes.
-            nodes: the operands.
-            number: what belongs to the kernel.
-            integer: likewise.
-        """
+        """Add a node."""
 
     def kernel_with_labels(
         self, op: int, node: int, number: float, labels: Sequence[int], integer: int = -1, /
@@ -131,13 +123,7 @@ _NAMES = {
 
 
 def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
-    """Return what a kernel computes, by the names of operations, with "+" between several.
-
-    Args:
-        op: which kernel, as in `OP`.
-        kind: which one of those that the kernel computes.
-        parameters: those that belong to its signature.
-    """
+    """Return what a kernel computes, by the names of operations, with "+" between several."""
     name = name_of(op, OP)
     if name == "affine" and len(parameters) == 2 and parameters[0] < 0:
         return "multiply"

@@ -217,10 +217,6 @@ def picked(dim: Dim, index: Any) -> tuple[Operation, tuple[Any, ...], Any]:
     Args:
         dim: the shape of ``x``.
         index: an integer, a slice, or a tuple of slices; for a minibatch, one slice more may pick its elements.
-
-    Raises:
-        BoundsError: an integer is outside, or a slice is empty.
-        ArgumentError: it is something else.
     """
     if isinstance(index, slice):
         return _slices(dim, (index,))

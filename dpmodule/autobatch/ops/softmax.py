@@ -74,11 +74,6 @@ def _labelled_shape(name: str, others: int = 0) -> ShapeRule:
     """Return the shape rule of a loss.
 
     Without a minibatch of scores, they are compared with every label.
-
-    Args:
-        name: the operation.
-        others: how many attributes come before the number of labels, which those of a list have; a single one is that
-            of all elements.
     """
 
     def shape(attrs: Attrs, dims: Dims) -> Dim:

@@ -58,15 +58,7 @@ def _lookup_grad(call: BatchCall, g: Tensor) -> Grads:
 def draw_random(
     found: Tensor, kind: str, first: float, second: float, generator: torch.Generator | None
 ) -> Tensor:
-    """Fill a tensor with random numbers.
-
-    Args:
-        found: the tensor.
-        kind: "normal", "uniform", "bernoulli" or "gumbel".
-        first: mean, lower bound, probability or location.
-        second: standard deviation, upper bound, or scale.
-        generator: what draws.
-    """
+    """Fill a tensor with random numbers."""
     if kind == "normal":
         return found.normal_(first, second, generator=generator)
     if kind == "uniform":

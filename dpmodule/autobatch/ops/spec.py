@@ -87,13 +87,7 @@ class BatchCall:
 
 
 class Argument(NamedTuple):
-    """A number that a function takes beside an expression.
-
-    Attributes:
-        name: what it is called.
-        default: what it is where it is left out.
-        text: what it means, for documentation.
-    """
+    """A number that a function takes beside an expression."""
 
     name: str
     default: float
@@ -168,18 +162,7 @@ _TABLE: dict[str, Operation] = {}
 def declare(
     name: str, shape: Callable[..., Any], run: Run | None = None, grad: Run | None = None, **options: Any
 ) -> Operation:
-    """Enter an operation into the table.
-
-    Args:
-        name: its name, not used before.
-        shape: see `Operation`.
-        run: see `Operation`.
-        grad: see `Operation`.
-        options: the other fields of `Operation`.
-
-    Raises:
-        ArgumentError: the name is taken.
-    """
+    """Enter an operation into the table."""
     if name in _TABLE:
         raise ArgumentError(f"the operation {name!r} is declared twice")
     found = _TABLE[name] = Operation(name, shape, run, grad, **options)
@@ -187,11 +170,7 @@ def declare(
 
 
 def find(name: str) -> Operation:
-    """Return the operation of a name.
-
-    Raises:
-        ArgumentError: there is none.
-    """
+    """Return the operation of a name."""
     try:
         return _TABLE[name]
     except KeyError:
@@ -215,22 +194,12 @@ def show(dims: Dims) -> str:
 
 
 def fail(name: str, dims: Dims, text: str) -> NoReturn:
-    """Raise the `ShapeError` of an operation that its operands do not fit.
-
-    Args:
-        name: the operation.
-        dims: its operands.
-        text: what is wrong, and what would be right.
-    """
+    """Raise the `ShapeError` of an operation that its operands do not fit."""
     raise ShapeError(f"{name}: mismatched input dimensions {show(dims)}: {text} (at {user_line()})")
 
 
 def same_batch(name: str, dims: Dims) -> int:
-    """Return the common minibatch size of operands; those without a minibatch are broadcast.
-
-    Raises:
-        ShapeError: two sizes differ and neither is 1.
-    """
+    """Return the common minibatch size of operands; those without a minibatch are broadcast."""
     found = 1
     for dim in dims:
         if dim.batch != 1 and dim.batch != found:

@@ -49,10 +49,6 @@ def _function(
     """Declare a function of every element; the native engine's kernel has its name.
 
     Args:
-        name: what users call it.
-        what: what it computes, for its documentation; "" if users cannot call it.
-        value: computes it.
-        slope: computes the gradient.
         argument: the number beside the operand, None for none.
         back: in place of `slope`, computes the gradient of (gradient, result), also into memory.
     """
@@ -150,8 +146,6 @@ def _beside(name: str, kernel: Maker, value: Value, slope: Slope) -> Operation:
     """Declare a function of every element and a number, which is the node's own: x + 1 and x + 2 make one batch.
 
     Args:
-        name: the operation.
-        kernel: adds its node to the native engine.
         value: computes it, of (operand, numbers of the nodes).
         slope: computes the gradient, of (gradient, operand, numbers of the nodes).
     """
@@ -185,15 +179,7 @@ SCALE_GRADIENT = _beside("scale_gradient", unary("scale_gradient"), lambda x, k:
 def _passing(
     name: str, kernel: Maker, value: Value = lambda x: x, constant: bool = False, text: str = ""
 ) -> Operation:
-    """Declare a function of every element whose gradient is passed on as it is, or not at all.
-
-    Args:
-        name: the operation; if it has an attribute, this says whether the gradient is passed on.
-        kernel: adds its node to the native engine.
-        value: computes it.
-        constant: there is no gradient; see `Operation`.
-        text: see `Operation`.
-    """
+    """Declare a function of every element whose gradient is passed on as it is, or not at all."""
 
     def run(call: BatchCall, x: Tensor) -> Tensor:
         return value(x)

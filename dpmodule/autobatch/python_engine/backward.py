@@ -34,13 +34,7 @@ class BackwardPass:
         gradients: (rows, batch, *d), by the shape of the nodes.
 
     Args:
-        batches: that have computed the root.
-        computed: how many nodes have been computed.
-        failed: those among them that could not be.
-        signature: of the root.
-        aux: the nodes' own arguments; see `Op.aux`.
         root: the number of the node.
-        full: also go where no parameter feeds.
     """
 
     def __init__(

@@ -26,13 +26,7 @@ class Batches:
     Shape:
         values: (rows, batch, *d), by the shape of the nodes.
 
-    Args:
-        options: what to compute with.
-        table: the signatures.
-        pool: memory of the graph before.
-
     Attributes:
-        values: where the values lie.
         records: of the batches, in order.
     """
 
@@ -42,12 +36,7 @@ class Batches:
         self.records: list[Record] = []
 
     def run(self, plan: BatchPlan, aux: Mapping[int, Any]) -> None:
-        """Compute the batches of a plan.
-
-        Args:
-            plan: says which.
-            aux: the nodes' own arguments; see `Op.aux`.
-        """
+        """Compute the batches of a plan."""
         steps = [
             part for step in plan.steps if step.kind.op is not PARAMETER for part in _split_by_matrix(step)
         ]
@@ -124,10 +113,6 @@ class Batches:
 
         Shape:
             returns: (batch, *d).
-
-        Raises:
-            DTypeError: it is a parameter, which has been given memory elsewhere, or of another type.
-            ShapeError: it has been given another shape.
         """
         if signature.kind.op is PARAMETER:
             storage = signature.kind.attrs[1]()

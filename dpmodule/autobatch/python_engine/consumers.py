@@ -23,11 +23,8 @@ class Where:
         value: (1, 1, *d).
 
     Args:
-        first: the first row.
-        count: how many rows in a row.
         index: the rows, if they are not in a row.
         parameter: the attributes (`Dim`, weak reference, is updated) of the parameter it is; rows mean nothing then.
-        value: that of the parameter.
     """
 
     first: int
@@ -43,13 +40,6 @@ class Record:
 
     Shape:
         inputs: each (nodes or 1, batch, *d).
-
-    Args:
-        step: its place in the plan.
-        call: as the operation left it.
-        inputs: its operands.
-        wheres: where they came from.
-        firsts: the first row of every result.
     """
 
     step: BatchStep
@@ -69,7 +59,6 @@ class Reads(NamedTuple):
         alive: (nodes,), bool.
 
     Attributes:
-        records: the batches that the root depends on.
         alive: whether the root depends on a node, None where it does on all of them. The batches may hold other nodes,
             too: their gradients are zeros.
         alone: `id` of every operand that nothing else reads: its gradient is written, and not added to another.
@@ -83,13 +72,7 @@ class Reads(NamedTuple):
 
 
 def reads_of(records: Sequence[Record], root: int, size: int) -> Reads:
-    """Find out which batches the root depends on, and what is read by one operand only.
-
-    Args:
-        records: the batches that a gradient flows through.
-        root: the node whose gradient is asked for.
-        size: how many nodes there are.
-    """
+    """Find out which batches the root depends on, and what is read by one operand only."""
     wheres, columns = _operands(records)
     uses = np.bincount(np.concatenate(columns), minlength=size) if columns else np.zeros(size, np.int64)
     alive = None

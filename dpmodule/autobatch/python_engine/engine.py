@@ -33,17 +33,10 @@ Mark = tuple[int, int, int, frozenset[int]]
 class PythonEngine:
     """The values and gradients of one graph.
 
-    Args:
-        options: what to compute with.
-        table: the signatures.
-        pool: memory of the graph before.
-
     Attributes:
         computed: all nodes before this one have been computed, but for `failed`.
         failed: nodes that could not be computed, or depend on such.
-        plans: the plans that were run.
         seconds: time spent in "schedule", "run" and "backward", in seconds; "build" is the time between them.
-        is_running: whether it is at work.
     """
 
     def __init__(self, options: Options, table: SignatureTable, pool: Pool) -> None:
@@ -61,10 +54,6 @@ class PythonEngine:
         """Compute what has not been computed, up to a node.
 
         Operations may fail. They are errors of the nodes that depend on them, and of no others.
-
-        Raises:
-            StateError: the graph is being computed.
-            Exception: whatever an operation raises that the node depends on.
         """
         end = node + 1
         if end <= self.computed and node not in self.failed:
@@ -149,11 +138,7 @@ class PythonEngine:
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
-        """Compute; a user's operation must not ask the graph that runs it for values, and may fail.
-
-        Raises:
-            StateError: the graph is being computed.
-        """
+        """Compute; a user's operation must not ask the graph that runs it for values, and may fail."""
         if self.is_running:
             raise StateError("the graph is being computed: an operation on it must not use it itself")
         self.is_running, records = True, len(self.records)
@@ -175,11 +160,7 @@ class PythonEngine:
         return self._batches.value(node, signature)
 
     def backward(self, graph: NodeTable, node: int, full: bool) -> None:
-        """Go backward from a node of one number; see `Graph.backward`.
-
-        Raises:
-            StateError: the graph is being computed.
-        """
+        """Go backward from a node of one number; see `Graph.backward`."""
         signature = graph.signature(node)
         start = time.perf_counter()
         with torch.no_grad(), self._exclusively():

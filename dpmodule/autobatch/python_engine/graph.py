@@ -141,7 +141,6 @@ class PythonGraph(BaseGraph):
 
         Args:
             number: complement of its signature's.
-            args: its operands.
             aux: its own argument; see `Operation.aux`.
         """
         signature = self.table.signatures[~number]
@@ -175,10 +174,6 @@ class PythonGraph(BaseGraph):
 
         Shape:
             returns: (nodes,), (nodes + 1,), (operands,); int64.
-
-        Args:
-            first: the first node.
-            end: one more than the last.
         """
         self._fill_columns(end)
         starts = self._node_columns[1, first : end + 1]
@@ -252,7 +247,6 @@ class PythonGraph(BaseGraph):
         self.engine.autobatch = is_batched
 
     def adopt(self, table: Any, is_updated: bool) -> None:
-        """Keep the memory of a table as long as the graph; an engine may also make lookups in it fast."""
         if table.storage not in self._read_tables:
             table.storage.check_fits(self.options.device, self.options.dtype)
             self._read_tables[table.storage] = None

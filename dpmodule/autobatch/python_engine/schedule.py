@@ -94,8 +94,6 @@ def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[
 
     Args:
         source: where each edge starts, one of 0 ... count - 1.
-        target: where it ends.
-        kinds: the kind of every vertex.
 
     Returns:
         For every vertex: the depth of its component (edges between components lead to greater depths), the component's
@@ -127,10 +125,6 @@ def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[
 
 def _merged(successors: list[set[int]], groups: list[int]) -> list[int]:
     """Join vertices of one group, -1 being none, as long as no way leads from one to the other.
-
-    Args:
-        successors: of every vertex, which have smaller numbers.
-        groups: the group of every vertex.
 
     Returns:
         For every vertex the representative of all that it was joined with.
@@ -166,12 +160,7 @@ def _merged(successors: list[set[int]], groups: list[int]) -> list[int]:
 
 
 def _depths(successors: list[set[int]], representative: list[int]) -> list[int]:
-    """Return the length of the longest way to every vertex, joined ones being one.
-
-    Args:
-        successors: of every vertex.
-        representative: for every vertex the one that stands for all that it was joined with.
-    """
+    """Return the length of the longest way to every vertex, joined ones being one."""
     total = len(successors)
     joined: list[set[int]] = [set() for _ in range(total)]
     for number, others in enumerate(successors):
@@ -241,15 +230,7 @@ def make_plan(graph: NodeTable, first: int, end: int) -> BatchPlan:
 def _ranks_of(
     graph: NodeTable, signatures: Ints, vertex: Ints, consumer: Ints, producer: Ints
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Return depth, component and whether it is a recurrence, see `ranks`, of every signature of a graph.
-
-    Args:
-        graph: the nodes.
-        signatures: the numbers of those that occur; a vertex of their graph is a place among them.
-        vertex: of every node.
-        consumer: of every edge between nodes the one that reads.
-        producer: of every edge the one that is read.
-    """
+    """Return depth, component and whether it is a recurrence, see `ranks`, of every signature of a graph."""
     edges = _unique_edges(vertex[producer], vertex[consumer], len(signatures))
     key = (graph.table.generation, signatures.tobytes(), edges.tobytes())
     found = _ranked.get(key)
@@ -272,18 +253,7 @@ def _batches_of(
     begin: Ints,
     flat: Ints,
 ) -> list[BatchStep]:
-    """Return the batches in order.
-
-    Args:
-        graph: the nodes.
-        first: the number of the first node.
-        signatures: as for `_ranks_of`.
-        vertex: of every node, as for `_ranks_of`.
-        depth: of every node's component.
-        level: of every node inside its component.
-        begin: where in `flat` the operands of every node begin, and the end.
-        flat: the operands of all nodes.
-    """
+    """Return the batches in order."""
     table = graph.table
     kinds = [table.signatures[index].kind for index in signatures.tolist()]
     kind_of = np.array([kind.index for kind in kinds], np.int64)[vertex]
@@ -353,7 +323,6 @@ def side_by_side(steps: Sequence[BatchStep], table: SignatureTable) -> list[Batc
 
     Args:
         steps: the steps in order.
-        table: of their kinds.
     """
     groups: dict[Any, list[BatchStep]] = {}
     for step in steps:

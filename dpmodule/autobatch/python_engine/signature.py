@@ -38,15 +38,8 @@ class BatchKind:
     """What a batch computes.
 
     Attributes:
-        index: its place in `SignatureTable.kinds`.
-        op: the operation.
-        attrs: its attributes.
         dims: the `Dim` of every operand (of one, if the operation takes many alike).
-        outs: the `Dim` of every result.
         parameters: for every operand that is a parameter: (`Dim`, weak reference to it, is updated); else None.
-        needs: whether a gradient flows through.
-        wants: for every operand, whether a gradient flows into it.
-        computed: the places of the operands that are no parameters.
         beside: of the product of a matrix for all nodes with a vector for each: equal for those that can be computed
             together, if the vectors are the same; else None.
     """
@@ -102,15 +95,10 @@ class Signature:
     """A kind, and the kinds of what feeds it.
 
     Attributes:
-        index: its place in `SignatureTable.signatures`.
-        kind: what is computed.
         dim: the `Dim` of the (first) result.
-        needs: whether a gradient flows through.
         tag: a number for (kind, kinds of the operands): what its consumers know of it.
         lead: its kind, that of its first computed operand, and so on for three steps: nodes for which it is equal keep
             their order in a batch, so that who reads them often reads rows in a row.
-        extras: the signatures of further results.
-        numbers: its index and those of the extras.
     """
 
     __slots__ = ("dim", "extras", "index", "kind", "lead", "needs", "numbers", "tag")
@@ -133,10 +121,7 @@ class SignatureTable:
             number of each operand's signature; see `Graph.append`.
         plain_trie: likewise for operations without attributes that always have as many operands: a list by the first
             operand, of dicts by operation and the other operands.
-        signatures: by index.
         arities: how many operands each has, by index; 0 for those that take many.
-        kinds: by index.
-        generation: counts how often the table was emptied.
     """
 
     LIMIT = 100_000
@@ -172,13 +157,7 @@ class SignatureTable:
         """Return the signature of an operation on operands that have been described.
 
         Args:
-            op: the operation.
-            attrs: its attributes, hashable.
-            operands: the signatures of the operands.
             many: `operands` are those that occur among many alike, each once.
-
-        Raises:
-            ShapeError: the operands do not fit.
         """
         tags = [each.tag for each in operands]
         key = (op, attrs, frozenset(tags)) if many else (op, attrs, *tags)
@@ -208,11 +187,7 @@ class SignatureTable:
         return found
 
     def stack(self, kinds: tuple[BatchKind, ...]) -> BatchKind:
-        """Return the kind of several products with one vector, each of another kind, side by side.
-
-        Args:
-            kinds: such that `BatchKind.beside` is equal.
-        """
+        """Return the kind of several products with one vector, each of another kind, side by side."""
         found = self._stacks.get(kinds)
         if found is None:
             first = kinds[0]
@@ -258,9 +233,6 @@ class BatchStep:
         args: (N, operands), or flat for operations that take many.
 
     Args:
-        kind: what is computed.
-        nodes: the numbers of its nodes.
-        args: the operands of the nodes.
         counts: for operations that take many, how many operands each node has.
         stage: steps of one stage do not depend on each other; -1 where nobody has looked.
         parts: the steps that were put together into this one, of equal length.
@@ -281,8 +253,6 @@ class BatchPlan:
     Args:
         steps: the batches in order.
         first: the number of the first node.
-        end: one more than that of the last.
-        seconds: how long it took to make.
     """
 
     steps: list[BatchStep]
@@ -295,7 +265,6 @@ class NodeTable(Protocol):
     """The nodes of a graph, as far as plans and engines go.
 
     Attributes:
-        table: their signatures.
         aux: the nodes' own arguments (`Op.aux`), of those that have one.
     """
 
@@ -317,8 +286,4 @@ class NodeTable(Protocol):
 
         Shape:
             returns: (nodes,), (nodes + 1,), (operands,); int64.
-
-        Args:
-            first: the first node.
-            end: one more than the last.
         """

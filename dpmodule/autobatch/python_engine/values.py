@@ -45,8 +45,6 @@ class Pool:
         Args:
             key: what `refill` was told; belongs to one shape of rows.
             shape: its shape.
-            device: where it is.
-            dtype: its element type.
         """
         found = self._free.pop(key, None)
         if found is not None and len(found) >= shape[0] and found.dtype is dtype and found.device == device:
@@ -80,9 +78,6 @@ class Arena:
 
     Args:
         dim: the shape of the nodes.
-        device: where the memory is.
-        dtype: the element type.
-        pool: where memory comes from.
     """
 
     __slots__ = ("_pool", "device", "dim", "dtype", "tensor", "used")
@@ -121,14 +116,8 @@ class Values:
         arenas: (rows, batch, *d), by the shape of the nodes.
         rows: (nodes,), int64.
 
-    Args:
-        device: where the memory is.
-        dtype: the element type.
-        pool: memory of the graph before.
-
     Attributes:
         arenas: by shape.
-        rows: by node, the row in its arena.
     """
 
     def __init__(self, device: torch.device, dtype: torch.dtype, pool: Pool) -> None:
@@ -138,10 +127,6 @@ class Values:
 
     def place(self, steps: Sequence[BatchStep], end: int) -> list[list[int]]:
         """Give rows to the results of batches, one behind the other.
-
-        Args:
-            steps: the batches.
-            end: one more than the last of their nodes.
 
         Returns:
             The first row of every result of every batch.

@@ -32,11 +32,7 @@ _TARGETS = ("float16", "bfloat16")
 
 
 def checked(target_dtype: str) -> str:
-    """Return a type of 16 bits.
-
-    Raises:
-        ArgumentError: it is none.
-    """
+    """Return a type of 16 bits."""
     if target_dtype not in _TARGETS:
         raise ArgumentError(f"target_dtype is {target_dtype!r}, expected one of {', '.join(_TARGETS)}")
     return target_dtype
@@ -144,12 +140,7 @@ def checked_names(argument: str, given: Sequence[str] | None, usual: Sequence[st
     """Return registry names of operators.
 
     Args:
-        argument: name of the argument, for the message.
         given: what it was given; None: nothing.
-        usual: what counts then.
-
-    Raises:
-        ArgumentError: there is no such operator.
     """
     for name in given or ():
         if find(name) is None:
@@ -190,9 +181,6 @@ def convert_model(
     """Return a network in mixed precision with its parameters; arguments as in `convert_symbol`.
 
     Args:
-        sym: the network.
-        arg_params: its parameters.
-        aux_params: its auxiliary states.
         target_dtype: as in `convert_symbol`.
         target_dtype_ops: as in `convert_symbol`.
         fp32_ops: as in `convert_symbol`.

@@ -35,7 +35,6 @@ class SVRGModule(Module):
 
     Args:
         symbol: see `Module`, as all the others but the last.
-        data_names: names of the inputs.
         label_names: inputs that are labels; None for none.
         logger: where progress is logged.
         context: a device or a list of them.
@@ -43,7 +42,6 @@ class SVRGModule(Module):
         fixed_param_names: parameters that are not trained.
         state_names: arguments that carry state from batch to batch.
         group2ctxs: contexts of attribute groups.
-        compression_params: gradient compression.
         update_freq: number of epochs between two computations of the full gradients.
 
     Raises:
@@ -115,7 +113,6 @@ class SVRGModule(Module):
         data_shapes: Sequence[Any],
         label_shapes: Sequence[Any] | None,
     ) -> None:
-        """Bind both modules for training over other devices, keeping full gradients; see `Module.rebind`."""
         before = self._param_dict
         self._mod_aux.rebind(contexts, workload, data_shapes, label_shapes)
         self._ctx_len = len(self._mod_aux.group.contexts)
@@ -132,7 +129,6 @@ class SVRGModule(Module):
 
     @needs(Stage.BOUND)
     def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None) -> None:
-        """Change the input shapes of both modules; see `Module.reshape`."""
         super().reshape(data_shapes, label_shapes)
         if self._mod_aux.binded:
             self._mod_aux.reshape(data_shapes, label_shapes)
@@ -181,33 +177,18 @@ class SVRGModule(Module):
 
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
-        """Run both modules forward, the second one only in training; see `Module.forward`.
-
-        Raises:
-            StateError: `is_train` is True, but `update_full_grads` has not been called.
-        """
         super().forward(data_batch, is_train)
         if is_train or (is_train is None and self.for_training and self._mod_aux.params_initialized):
             self._second("forward").forward(data_batch, True)
 
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: Any = None) -> None:
-        """Run both modules backward; see `Module.backward`.
-
-        Raises:
-            StateError: `update_full_grads` has not been called.
-        """
         super().backward(out_grads)
         if self._mod_aux.binded:
             self._second("backward").backward(out_grads)
 
     @needs(Stage.INITIALIZED)
     def forward_backward(self, data_batch: Any) -> None:
-        """Run both modules forward and backward on a batch.
-
-        Raises:
-            StateError: `update_full_grads` has not been called.
-        """
         self._second("forward_backward").forward_backward(data_batch)
         super().forward_backward(data_batch)
 
@@ -218,7 +199,6 @@ class SVRGModule(Module):
 
     @needs(Stage.READY)
     def update(self) -> None:
-        """Correct the gradients of the last backward, and apply the optimizer to them."""
         self._update_svrg_gradients()
         super().update()
 
@@ -228,9 +208,6 @@ class SVRGModule(Module):
 
         The mean is taken over batches, and starts from the mean before, as in MXNet. `train_data` is left at its
         end.
-
-        Args:
-            train_data: a DataIter.
         """
         self._mod_aux.set_params(*self.get_params())
         train_data.reset()
@@ -262,12 +239,7 @@ class SVRGModule(Module):
                 sums[name].raw.add_(_gradient(store, name, i))
 
     def _accumulate_kvstore(self, key: str, value: list[NDArray]) -> None:
-        """Sum a full gradient over contexts (and workers), and give each context its share of it.
-
-        Args:
-            key: name of the parameter.
-            value: its mean gradient on each context.
-        """
+        """Sum a full gradient over contexts (and workers), and give each context its share of it."""
         if (store := self.updates.store) is not None:
             store.pushpull(f"{key}_full", value, value)
         for grads, total in zip(self._full_grads(), value):
@@ -281,18 +253,11 @@ class SVRGModule(Module):
                 _gradient(own, name, i).sub_(_gradient(second, name, i)).add_(full[name].raw)
 
     def start_epoch(self, epoch: int, train_data: Any) -> None:
-        """Compute the full gradients every `update_freq` epochs of `fit`.
-
-        Args:
-            epoch: number of the epoch.
-            train_data: the iterator.
-        """
         if epoch % self.update_freq == 0:
             self.update_full_grads(train_data)
             train_data.reset()
 
     def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
-        """Get both modules ready for the batch that comes next."""
         super().prepare(data_batch, sparse_row_id_fn)
         self._mod_aux.prepare(data_batch, sparse_row_id_fn)
 

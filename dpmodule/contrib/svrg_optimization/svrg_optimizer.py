@@ -32,27 +32,12 @@ class _AssignmentOptimizer(opt.Optimizer):
     """Sets each parameter to its gradient, so that a kvstore passes gradients on."""
 
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
-        """Copy a gradient into a parameter.
-
-        Args:
-            index: the parameter's key.
-            weight: the parameter.
-            grad: its gradient.
-            state: none.
-        """
         weight.raw.copy_(grad.raw)
 
 
 @opt.register
 class _SVRGOptimizer(opt.Optimizer):
-    """Updates parameters by an optimizer and keys with "full" in their name by assignment.
-
-    Args:
-        default_optimizer: name of the optimizer, or the optimizer.
-        kwargs: arguments of the optimizer made by name; those that every optimizer takes also count for this one.
-
-    Source: MXNet 1.9.1 `_SVRGOptimizer`.
-    """
+    """Updates parameters by an optimizer and keys with "full" in their name by assignment."""
 
     def __init__(self, default_optimizer: Any, **kwargs: Any) -> None:
         super().__init__(**{key: kwargs[key] for key in _BASE_ARGUMENTS if key in kwargs})
@@ -63,44 +48,19 @@ class _SVRGOptimizer(opt.Optimizer):
         self.aux_opt: opt.Optimizer = opt.create(_AssignmentOptimizer.__name__)
 
     def unshared(self) -> str:
-        """Name the optimizers inside."""
         return "it holds two optimizers with counts of their own"
 
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
-        """Update one parameter, or take over a full gradient.
-
-        Args:
-            index: the parameter's key, a number or a name.
-            weight: the parameter.
-            grad: its gradient.
-            state: what `create_state` returned.
-
-        Raises:
-            ArgumentError: no parameter has this number.
-        """
         self._responsible(index).update(index, weight, grad, state)
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        """Return what the responsible optimizer remembers about a parameter.
-
-        Args:
-            index: the parameter's key, a number or a name.
-            weight: the parameter.
-
-        Raises:
-            ArgumentError: no parameter has this number.
-        """
         return self._responsible(index).create_state(index, weight)
 
     def _responsible(self, index: Any) -> opt.Optimizer:
         return self.aux_opt if "full" in self._check_index(index) else self.default_opt
 
     def _check_index(self, index: Any) -> str:
-        """Return the name of a parameter given by name or number.
-
-        Raises:
-            ArgumentError: no parameter has this number.
-        """
+        """Return the name of a parameter given by name or number."""
         if isinstance(index, str):
             return index
         if index not in self.idx2name:

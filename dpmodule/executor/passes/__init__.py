@@ -35,11 +35,8 @@ class Pass:
     Attributes:
         name: its module and function, and what it is switched off by.
         needs: how many of which operators a graph must have at least, or the pass has nothing to do.
-        worth: what else must be so of a graph.
         tidies: it has nothing to do where no pass before it had.
         hides: some operator's own output is no longer computed afterwards, so that no monitor can see it.
-        training: whether it runs where backward may follow.
-        predict: whether it runs where no backward follows.
         moved: whether it also runs for graphs that live on several devices.
         compiled: whether it also runs where `torch.compile` gets the program: not if it puts in functions that
             choose between kernels by themselves, which a compiler cannot look into.
@@ -120,11 +117,7 @@ _OPAQUE = frozenset(each.name for each in PASSES if not each.compiled)
 
 
 def _checked(names: Iterable[str], what: str) -> set[str]:
-    """Return names of passes, stripped.
-
-    Raises:
-        ArgumentError: there is no pass of a name.
-    """
+    """Return names of passes, stripped."""
     found = {name.strip() for name in names} - {""}
     if found - _NAMES:
         raise ArgumentError(
@@ -141,7 +134,6 @@ def settings(watched: bool = False, compiled: bool = False) -> frozenset[str]:
 
     Args:
         watched: whether every operator's output must be computed as it is.
-        compiled: whether `torch.compile` gets the program.
     """
     off = set(_off)
     if watched:
@@ -155,14 +147,7 @@ def settings(watched: bool = False, compiled: bool = False) -> frozenset[str]:
 
 @contextmanager
 def disabled(*names: str) -> Iterator[None]:
-    """Switch passes off for graphs bound, and run for the first time, inside the block.
-
-    Args:
-        names: names of passes, such as "channels_last"; see `PASSES`.
-
-    Raises:
-        ArgumentError: there is no pass of a name.
-    """
+    """Switch passes off for graphs bound, and run for the first time, inside the block."""
     before = set(_off)
     _off.update(_checked(names, "disabled"))
     try:
@@ -173,13 +158,7 @@ def disabled(*names: str) -> Iterator[None]:
 
 
 def apply(low: Lowered, off: frozenset[str], moved: bool = False) -> None:
-    """Run every pass that is on, and note in `low.fired` what each of them did.
-
-    Args:
-        low: the steps.
-        off: names of the passes that do not run.
-        moved: whether the steps run on several devices.
-    """
+    """Run every pass that is on, and note in `low.fired` what each of them did."""
     low.off = off.union(each.name for each in PASSES if moved and not each.moved)
     there = Counter(node.op.name for node in low.graph.nodes if node.op is not None)
     for each in PASSES:

@@ -40,9 +40,7 @@ class FusedNorm:
     Args:
         norm: the normalisation; like the others, as it stands in the graph.
         adds: the sum, None = there is none.
-        position: of the normalised tensor among the summands.
         activation: relu, None = there is none.
-        end: what relu is to the kernel.
     """
 
     def __init__(

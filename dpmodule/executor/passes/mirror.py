@@ -58,12 +58,7 @@ def _can_be(node: Node) -> bool:
 
 
 def marked(graph: Graph, wanted: Policy) -> frozenset[int]:
-    """Return the indices of the nodes whose results may be computed again.
-
-    Args:
-        graph: the graph.
-        wanted: what `policy` returned.
-    """
+    """Return the indices of the nodes whose results may be computed again."""
     if wanted is False:
         return frozenset()
     everything = wanted is not None and wanted is not True

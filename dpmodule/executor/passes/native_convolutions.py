@@ -35,7 +35,6 @@ class NativeConvolution:
 
     Args:
         plain: the convolution; takes data, weight and, if there is one, bias.
-        step: by how much windows move.
     """
 
     def __init__(self, plain: Callable[..., torch.Tensor], step: int) -> None:

@@ -45,8 +45,6 @@ class UnfoldedConvolution:
 
     Args:
         plain: the convolution; takes data, weight and, if there is one, bias.
-        a: its attributes.
-        restrides: whether `plain` takes its weight in the channels_last layout.
     """
 
     def __init__(self, plain: Callable[..., torch.Tensor], a: Any, restrides: bool) -> None:

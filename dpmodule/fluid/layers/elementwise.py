@@ -146,12 +146,8 @@ def scale(
     """Multiply by a number and add another.
 
     Args:
-        x: a variable.
-        scale: the factor.
         bias: what is added.
         bias_after_scale: whether it is added to the product, not multiplied itself.
-        act: name of an activation.
-        name: name of the result.
     """
     given = as_variable("scale", x, "x")
     check_act("scale", act)
@@ -169,14 +165,7 @@ def scale(
 
 
 def clip(x: Any, min: float, max: float, name: str | None = None) -> Variable:
-    """Pull elements into a range.
-
-    Args:
-        x: a variable.
-        min: the smallest value.
-        max: the largest.
-        name: name of the result.
-    """
+    """Pull elements into a range."""
     given = as_variable("clip", x, "x")
 
     def made(name: str) -> Any:
@@ -186,12 +175,7 @@ def clip(x: Any, min: float, max: float, name: str | None = None) -> Variable:
 
 
 def cast(x: Any, dtype: Any) -> Variable:
-    """Convert to another element type.
-
-    Args:
-        x: a variable.
-        dtype: the type.
-    """
+    """Convert to another element type."""
     given, kind = as_variable("cast", x, "x"), dtype_name(dtype)
     return given.derive(
         "cast", lambda name: sym.Cast(given.symbol, dtype=kind, name=name), given.shape, kind, given.lod_level
@@ -202,9 +186,7 @@ def concat(input: Any, axis: int = 0, name: str | None = None) -> Variable:
     """Join variables along an axis.
 
     Args:
-        input: the variables.
         axis: which axis; sequences and batches join along axis 1, their features.
-        name: name of the result.
     """
     several = as_variables("concat", input)
     symbols = [each.symbol for each in several]
@@ -228,7 +210,6 @@ def sums(input: Any, out: None = None) -> Variable:
     """Add variables of one shape up.
 
     Args:
-        input: the variables.
         out: accepted as None.
 
     Raises:
@@ -250,10 +231,7 @@ def reshape(x: Any, shape: Sequence[int], inplace: bool = False, name: str | Non
     """Bring a variable into another shape; 0 keeps an axis, one -1 takes what is left.
 
     Args:
-        x: a dense variable.
         shape: the shape; begin with 0 or -1 for the batch.
-        inplace: accepted.
-        name: name of the result.
 
     Raises:
         ArgumentError: it is ragged.
@@ -281,12 +259,9 @@ def dropout(
     network with other first weights.
 
     Args:
-        x: a variable.
         dropout_prob: the share that is set to zero.
         is_test: whether nothing is done.
         seed: accepted as None; `mx.random.seed` sets it.
-        name: name of the result.
-        dropout_implementation: accepted.
 
     Raises:
         ArgumentError: `seed` is given.
@@ -313,7 +288,6 @@ def matmul(
         y: (K, M), a variable or parameter.
         transpose_x: whether x is transposed first.
         transpose_y: whether y is.
-        name: name of the result.
     """
     left, right = as_variable("matmul", x, "x"), as_variable("matmul", y, "y")
     product = sym.dot if len(left.shape) == 2 else sym.batch_dot
@@ -372,12 +346,7 @@ reduce_sum, reduce_mean, reduce_max, reduce_min = map(_reduced, ("sum", "mean", 
 
 
 def mean(x: Any, name: str | None = None) -> Variable:
-    """Return the mean of all elements, as one number.
-
-    Args:
-        x: a variable.
-        name: name of the result.
-    """
+    """Return the mean of all elements, as one number."""
     given = as_variable("mean", x, "x")
 
     def made(name: str) -> Any:

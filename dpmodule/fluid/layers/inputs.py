@@ -43,7 +43,6 @@ def data(
         name: its name, which is that of the slot.
         shape: of one line, or with `append_batch_size` False of a batch, -1 first.
         append_batch_size: whether an axis for the batch is put before the shape.
-        dtype: element type.
         lod_level: 1 if each line has a sequence of its own length, of elements of that shape.
         stop_gradient: accepted; no gradient goes to data.
 
@@ -89,13 +88,10 @@ def embedding(
         output: (N, D), or sequences of rows.
 
     Args:
-        input: numbers of rows.
         size: (rows, D) of the table.
         is_sparse: whether the table's gradient has only the rows that were looked up.
-        is_distributed: accepted; there is one machine.
         padding_idx: row that counts as zeros and is not trained; a negative one is counted from the end.
         param_attr: of the table; tables of one name are one.
-        dtype: of the table.
 
     Raises:
         ArgumentError: `padding_idx` is no row.
@@ -171,12 +167,9 @@ def fc(
 
     Args:
         input: a variable, or several.
-        size: number of output features.
         num_flatten_dims: from which axis on features are counted.
         param_attr: of the weight; a list of them for several inputs.
         bias_attr: of the bias; False: none.
-        act: name of an activation.
-        is_test: accepted.
         name: first part of the names; None: ``fc_0`` and so on.
 
     Raises:
@@ -258,9 +251,7 @@ def create_parameter(
 
     Args:
         shape: length of each axis.
-        dtype: its element type.
         name: its name; None: one of its own.
-        attr: further attributes.
         default_initializer: its first values; None: Xavier's.
     """
     program = main_program()

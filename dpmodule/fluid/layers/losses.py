@@ -36,8 +36,6 @@ def cross_entropy(
         output: (N, 1).
 
     Args:
-        input: the probabilities.
-        label: the classes.
         soft_label: whether `label` has a probability for each class.
         ignore_index: lines of this class count 0; None: there is none (Paddle: -100).
     """
@@ -64,7 +62,6 @@ def softmax_with_cross_entropy(
 
     Args:
         logits: what softmax is applied to.
-        label: the classes.
         soft_label: whether `label` has a probability for each class.
         ignore_index: lines of this class count 0; None: there is none (Paddle: -100).
     """
@@ -118,8 +115,6 @@ def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = Non
 
     Args:
         x: what the logistic function is applied to.
-        label: the probabilities.
-        name: name of the result.
     """
     layer = "sigmoid_cross_entropy_with_logits"
     scores, right = as_variable(layer, x, "x"), as_variable(layer, label, "label")
@@ -140,7 +135,6 @@ def square_error_cost(input: Any, label: Any) -> Variable:
     """Return the squared difference of each element.
 
     Args:
-        input: the prediction.
         label: what it should be.
     """
     found, right = as_variable("square_error_cost", input), as_variable("square_error_cost", label, "label")
@@ -165,7 +159,6 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
 
     Args:
         input: scores or probabilities.
-        label: the classes.
         k: how many may be tried.
         correct: accepted as None.
         total: accepted as None.

@@ -30,11 +30,7 @@ ACTIVATIONS = {
 
 
 def as_variable(layer: str, given: Any, argument: str = "input") -> Variable:
-    """Return a layer's input.
-
-    Raises:
-        ArgumentError: it is no variable of fluid.
-    """
+    """Return a layer's input."""
     if not isinstance(given, Variable):
         raise ArgumentError(
             f"{layer}: {argument} is {given!r}, expected a variable that a layer of fluid returned"
@@ -43,11 +39,7 @@ def as_variable(layer: str, given: Any, argument: str = "input") -> Variable:
 
 
 def as_variables(layer: str, given: Any) -> list[Variable]:
-    """Return one or several inputs as a list.
-
-    Raises:
-        ArgumentError: there is none, or one is no variable of fluid, or they are of several programs.
-    """
+    """Return one or several inputs as a list."""
     several = list(given) if isinstance(given, (list, tuple)) else [given]
     if not several:
         raise ArgumentError(f"{layer}: got an empty list of inputs, expected one or more")
@@ -57,11 +49,7 @@ def as_variables(layer: str, given: Any) -> list[Variable]:
 
 
 def program_of(layer: str, *variables: Variable) -> Program:
-    """Return the program that variables are of.
-
-    Raises:
-        ArgumentError: they are of several.
-    """
+    """Return the program that variables are of."""
     for other in variables[1:]:
         if other.program is not variables[0].program:
             raise ArgumentError(f"{layer}: {variables[0].name!r} and {other.name!r} are of two programs")
@@ -80,11 +68,8 @@ def parameter(
     """Return the symbol of a parameter, as layers compute with it: one that is not trained passes no gradient on.
 
     Args:
-        program: whose it is.
         name: its name, if `attr` has none.
         shape: its shape.
-        attr: what the layer was told about it.
-        dtype: its element type.
         initializer: its first values, if `attr` has none; None: Xavier's.
     """
     default = init.Xavier("uniform", "avg", 3) if initializer is None else initializer
@@ -93,11 +78,7 @@ def parameter(
 
 
 def width_of(layer: str, variable: Variable) -> int:
-    """Return the size of a variable's last axis.
-
-    Raises:
-        ShapeError: it is not known.
-    """
+    """Return the size of a variable's last axis."""
     if len(variable.shape) < 2 or variable.shape[-1] < 1:
         raise ShapeError(
             f"{layer}: {variable.name!r} has the shape {variable.shape}; the size of its last axis must be known"
@@ -106,11 +87,7 @@ def width_of(layer: str, variable: Variable) -> int:
 
 
 def check_act(layer: str, act: Any) -> None:
-    """Refuse what names no activation.
-
-    Raises:
-        ArgumentError: there is no such activation.
-    """
+    """Refuse what names no activation."""
     if act is not None and act not in ACTIVATIONS:
         raise ArgumentError(
             f"{layer}: act is {act!r}, expected None or one of {', '.join(ACTIVATIONS)}"
@@ -122,9 +99,7 @@ def activated(symbol: Any, act: str | None, name: str) -> Symbol:
     """Return a symbol behind an activation.
 
     Args:
-        symbol: function from a name to the symbol.
         act: the activation; None: none.
-        name: of what comes out.
     """
     if act is None:
         return symbol(name)  # type: ignore[no-any-return]

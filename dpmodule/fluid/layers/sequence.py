@@ -42,9 +42,7 @@ def sequence_pool(input: Any, pool_type: str, is_test: bool = False) -> Variable
     """Make one row of each sequence; an empty one gives zeros.
 
     Args:
-        input: sequences.
         pool_type: "sum", "average", "sqrt" (the sum over the root of the length), "max", "first" or "last".
-        is_test: accepted.
 
     Raises:
         ArgumentError: `input` holds no sequences, or there is no such pooling.
@@ -61,20 +59,12 @@ def sequence_pool(input: Any, pool_type: str, is_test: bool = False) -> Variable
 
 
 def sequence_first_step(input: Any) -> Variable:
-    """Return each sequence's first element.
-
-    Args:
-        input: sequences.
-    """
+    """Return each sequence's first element."""
     return sequence_pool(input, "first")
 
 
 def sequence_last_step(input: Any) -> Variable:
-    """Return each sequence's last element.
-
-    Args:
-        input: sequences.
-    """
+    """Return each sequence's last element."""
     return sequence_pool(input, "last")
 
 
@@ -97,15 +87,9 @@ def sequence_conv(
         output: sequences of num_filters features.
 
     Args:
-        input: sequences.
-        num_filters: number of output features.
         filter_size: how many elements a window has.
         filter_stride: accepted as 1.
-        padding: accepted; there is always padding.
         bias_attr: of the bias; False: none.
-        param_attr: of the weight.
-        act: name of an activation.
-        name: first part of the names.
 
     Raises:
         ArgumentError: `input` holds no sequences, `filter_stride` is not 1, or there is no such activation.
@@ -142,13 +126,7 @@ def sequence_conv(
 
 
 def sequence_softmax(input: Any, use_cudnn: bool = False, name: str | None = None) -> Variable:
-    """Take the softmax over each sequence.
-
-    Args:
-        input: sequences.
-        use_cudnn: accepted.
-        name: name of the result.
-    """
+    """Take the softmax over each sequence."""
     given = _sequences("sequence_softmax", input)
     return given.derive(
         "sequence_softmax",
@@ -161,12 +139,7 @@ def sequence_softmax(input: Any, use_cudnn: bool = False, name: str | None = Non
 
 
 def sequence_reverse(x: Any, name: str | None = None) -> Variable:
-    """Reverse each sequence.
-
-    Args:
-        x: sequences.
-        name: name of the result.
-    """
+    """Reverse each sequence."""
     given = _sequences("sequence_reverse", x, "x")
     return given.derive(
         "sequence_reverse",
@@ -183,9 +156,6 @@ def sequence_expand(x: Any, y: Any, ref_level: int = -1, name: str | None = None
 
     Args:
         x: rows, or sequences.
-        y: sequences.
-        ref_level: accepted; there is one level.
-        name: name of the result.
     """
     rows, like = as_variable("sequence_expand", x, "x"), _sequences("sequence_expand", y, "y")
     return program_of("sequence_expand", rows, like).derive(
@@ -210,11 +180,7 @@ def sequence_conv_pool(
     """Apply `sequence_conv` with an activation, and pool what comes out.
 
     Args:
-        input: sequences.
-        num_filters: number of output features.
         filter_size: how many elements a window has.
-        param_attr: of the weight.
-        act: name of an activation.
         pool_type: as in `sequence_pool`.
         bias_attr: of the bias; False: none.
     """
@@ -248,19 +214,15 @@ def dynamic_lstm(
         output: two sequences of H features: states, and states of the cell.
 
     Args:
-        input: the sequences.
         size: 4H.
         h_0: accepted as None.
         c_0: accepted as None.
-        param_attr: of the weight.
         bias_attr: how the bias is named, begun and trained, a `ParamAttr`; False only without peepholes.
         use_peepholes: whether the gates see the state of the cell.
         is_reverse: whether sequences are run from their ends.
-        gate_activation: of the three gates.
         cell_activation: of the state of the cell.
         candidate_activation: of what is offered to the cell's state, such as "tanh".
         dtype: "float32".
-        name: first part of the names.
 
     Raises:
         ArgumentError: `input` holds no sequences, there is a first state, or no bias although there are peepholes.

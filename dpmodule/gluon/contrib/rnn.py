@@ -33,22 +33,11 @@ class LSTMPCell(BaseRNNCell):
         outputs: (N, projection_size).
 
     Args:
-        hidden_size: features of the cell state.
-        projection_size: features of the output.
         i2h_weight_initializer: initializer of the input's weight; None for the module's.
-        h2h_weight_initializer: initializer of the state's weight, likewise.
-        h2r_weight_initializer: initializer of the projection, likewise.
         i2h_bias_initializer: initializer of the input's bias; None for zeros.
         h2h_bias_initializer: initializer of the state's bias; None for zeros.
         input_size: accepted as in MXNet; the size is inferred.
         prefix: put before the names of weights and nodes; ``lstmp0_`` and so on by default.
-        params: weights to share with other cells.
-
-    Raises:
-        ArgumentError: a size is no positive integer.
-
-    Source: Sak, Senior and Beaufays, "Long short-term memory based recurrent neural network architectures for large
-    vocabulary speech recognition", 2014; MXNet 1.9.1 `gluon.contrib.rnn.LSTMPCell`.
     """
 
     def __init__(
@@ -83,7 +72,6 @@ class LSTMPCell(BaseRNNCell):
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Shape and layout of each state; a batch size of 0 is inferred."""
         sizes = (self.projection_size, self.hidden_size)
         return [{"shape": (0, size), "__layout__": "NC"} for size in sizes]
 

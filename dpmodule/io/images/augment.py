@@ -30,11 +30,7 @@ _PRINCIPAL = np.array(
 
 
 def check_augmentation(owner: str, o: OptionValues) -> None:
-    """Refuse options that contradict each other.
-
-    Raises:
-        ArgumentError: they do.
-    """
+    """Refuse options that contradict each other."""
     low, high = _aspect_range(o)
     if low > high or low <= 0 and (o.random_resized_crop or high != low):
         raise ArgumentError(f"{owner}: aspect ratios from {low:g} to {high:g}, expected a range above 0")
@@ -64,11 +60,6 @@ def augment(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch
     Shape:
         image: (H, W, C), uint8, red, green, blue.
         returns: (o.data_shape[1], o.data_shape[2], C), uint8.
-
-    Raises:
-        ArgumentError: the image is smaller than `max_crop_size`.
-
-    Source: MXNet 1.9.1's default augmenter, with its draws in its order.
     """
     if o.resize != -1:
         image = shorter_edge(image, o.resize, o.inter_method, draws)

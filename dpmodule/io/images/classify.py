@@ -32,11 +32,7 @@ _FLAGS = {1: GREY, 3: COLOR, 4: UNCHANGED}
 
 
 def check_data_shape(owner: str, shape: tuple[int, ...]) -> None:
-    """Refuse a shape that no image has.
-
-    Raises:
-        ArgumentError: it is not (channels, height, width) with 1, 3 or 4 channels.
-    """
+    """Refuse a shape that no image has."""
     if len(shape) != 3 or shape[0] not in _FLAGS or min(shape) < 1:
         raise ArgumentError(
             f"{owner}: data_shape is {shape}, expected (channels, height, width) with 1, 3 or 4 channels"
@@ -44,11 +40,7 @@ def check_data_shape(owner: str, shape: tuple[int, ...]) -> None:
 
 
 def decode_for(header: IRHeader, body: bytes, channels: int, lend: bool = False) -> torch.Tensor:
-    """Decode a record's image to so many channels; see `decode` for `lend`.
-
-    Raises:
-        FileFormatError: it is no image, or has no alpha channel where four are wanted.
-    """
+    """Decode a record's image to so many channels; see `decode` for `lend`."""
     name = f"image {header.id}"
     image = decode(body, _FLAGS[channels], name=name, lend=lend)
     if image.shape[2] != channels:
@@ -71,12 +63,7 @@ class _Classifier:
         self.image(header, body, number, data)
 
     def image(self, header: IRHeader, body: bytes, number: int, data: torch.Tensor) -> None:
-        """Decode and change an image and write it into its place.
-
-        Raises:
-            FileFormatError: the image has other channels.
-            ShapeError: it has another size without `aug_seq`, or other labels than `label_width`.
-        """
+        """Decode and change an image and write it into its place."""
         o = self._o
         image = decode_for(header, body, o.data_shape[0], self._only_cuts)
         seed = o.seed if o.seed_aug is None else o.seed_aug
@@ -106,9 +93,6 @@ class ImageRecordIter(MXDataIter):
 
     Files are written by `recordio.pack_img` and `MXRecordIO`, or by MXNet's im2rec. Images smaller than
     `data_shape` are enlarged; others are cut.
-
-    Args:
-        options: see below.
 
     Raises:
         ArgumentError: an option is missing, does not fit, or contradicts another.

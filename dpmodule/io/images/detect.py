@@ -58,12 +58,7 @@ class _Detector:
     def image(
         self, header: IRHeader, body: bytes, number: int, data: torch.Tensor, label: torch.Tensor
     ) -> np.ndarray[Any, Any]:
-        """Decode and change an image, write it into its place, and return its labels.
-
-        Raises:
-            FileFormatError: the image has no objects, or the mean image another shape.
-            ShapeError: it has another number of labels than `label_width`.
-        """
+        """Decode and change an image, write it into its place, and return its labels."""
         o = self._o
         objects = Objects(self._label_of(header))
         image = decode_for(header, body, o.data_shape[0])
@@ -104,9 +99,6 @@ class ImageDetRecordIter(MXDataIter):
     An image's labels are ``channels, height, width, n`` and the n numbers of its record, filled up with
     `label_pad_value`: header width, object width, further header, and per object class, left, top, right,
     bottom as parts of the image's edges, and whatever follows.
-
-    Args:
-        options: see below.
 
     Raises:
         ArgumentError: an option is missing, does not fit, or contradicts another.
@@ -150,11 +142,7 @@ describe(ImageDetRecordIter, DETECT)
 
 
 def _label_width(owner: str, o: OptionValues, labels: ImageList | None, records: RecordSource) -> int:
-    """Return how many labels each image is filled up to.
-
-    Raises:
-        ArgumentError: an image has more labels than `label_pad_width`.
-    """
+    """Return how many labels each image is filled up to."""
     most = records.most_labels() if labels is None else labels.most_labels()
     if 0 < o.label_pad_width < most:
         raise ArgumentError(

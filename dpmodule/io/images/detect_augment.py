@@ -23,11 +23,7 @@ _SAMPLED = ("scales", "aspect_ratios", "overlaps", "sample_coverages", "object_c
 
 
 def check_samplers(owner: str, o: OptionValues) -> None:
-    """Give every crop sampler its own numbers.
-
-    Raises:
-        ArgumentError: there are neither one nor `num_crop_sampler` numbers, or a range is empty.
-    """
+    """Give every crop sampler its own numbers."""
     names = [f"{end}_crop_{name}" for name in _SAMPLED for end in ("min", "max")] + ["max_crop_trials"]
     for name in names:
         values = getattr(o, name)

@@ -14,7 +14,6 @@ class BatchMemory:
 
     Args:
         shape: shape of the tensors.
-        dtype: their type.
         most: how many tensors' memory is kept while nobody holds one.
     """
 

@@ -28,9 +28,6 @@ class MeanImage:
 
     Attributes:
         values: (C, H, W), or None while it does not exist.
-
-    Raises:
-        FileFormatError: the file holds no array of three axes.
     """
 
     def __init__(self, path: str) -> None:
@@ -62,12 +59,7 @@ class MeanImage:
 
 
 class Normalizer:
-    """Turn pixels into the numbers of a batch.
-
-    Args:
-        o: the options.
-        mean: the mean image.
-    """
+    """Turn pixels into the numbers of a batch."""
 
     def __init__(self, o: OptionValues, mean: MeanImage) -> None:
         self._o, self._mean = o, mean
@@ -84,9 +76,6 @@ class Normalizer:
         Shape:
             image: (H, W, C), uint8.
             out: (C, H, W).
-
-        Raises:
-            FileFormatError: the mean image has another shape.
         """
         o = self._o
         mirrored = bool((o.rand_mirror and draws.coin()) or o.mirror)

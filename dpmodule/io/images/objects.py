@@ -19,9 +19,6 @@ class Objects:
 
     Args:
         labels: ``header width, object width, more header ..., objects ...``, flat.
-
-    Raises:
-        FileFormatError: the numbers do not fit this form.
     """
 
     def __init__(self, labels: Array) -> None:
@@ -57,7 +54,6 @@ class Objects:
         """Crop to a box if it meets the limits and keeps an object; say whether it did.
 
         Args:
-            box: the crop.
             limits: smallest and largest overlap, part of the crop, part of the object, (3, 2).
             by_center: whether objects stay whose center is inside, rather than those that overlap enough.
             threshold: the part of an object that has to be inside otherwise.

@@ -52,15 +52,7 @@ class _Position:
 
 
 class ImageSource:
-    """Batches of decoded images.
-
-    Args:
-        records: what to read.
-        work: decodes one image into its place.
-        descs: descriptions of data and label.
-        dtype: type of the data.
-        o: the options; `round_batch`, `preprocess_threads` and `prefetch_buffer` count here.
-    """
+    """Batches of decoded images."""
 
     def __init__(
         self,
@@ -85,12 +77,7 @@ class ImageSource:
         self._pid = 0
 
     def read(self) -> DataBatch | None:
-        """Return the next batch.
-
-        Raises:
-            MXNetError: an image cannot be decoded or does not fit; the text names file and byte offset. The
-            batch is lost, the one after it comes next.
-        """
+        """Return the next batch."""
         self._fill()
         if not self._pending:
             return None
@@ -126,11 +113,7 @@ class ImageSource:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned.
-
-        Raises:
-            ArgumentError: it was a source over other records.
-        """
+        """Go on from what `state_dict` returned."""
         here = {"records": self._records.facts, "wraps": self._wraps}
         wrong = [
             f"{name} is {state.get(name)!r}, here {value!r}"

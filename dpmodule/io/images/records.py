@@ -38,18 +38,8 @@ class RecordSource:
     """The records of one or several files, or of a part of them.
 
     Args:
-        owner: name of the iterator.
-        path: the record files, as `input_files` reads it.
-        index: path of the index file, or "".
-        parts: in how many parts the records are split.
-        part: which part to read.
         shuffle: whether each round has an order of its own.
         seed: seed of these orders.
-
-    Raises:
-        ArgumentError: no path, or an index for several files.
-        FileError: a file cannot be opened.
-        FileFormatError: a file does not begin with a record, or all are empty.
     """
 
     def __init__(
@@ -142,12 +132,7 @@ class ImageList:
     """Labels by image number, from a list of lines ``number, labels ..., path``.
 
     Args:
-        path: the list file.
         width: number of labels of an image; -1 for any number.
-
-    Raises:
-        FileError: the file cannot be read.
-        FileFormatError: a line has another form; the text names file and line.
     """
 
     def __init__(self, path: str, width: int) -> None:
@@ -180,11 +165,7 @@ class ImageList:
         self._labels[key] = labels
 
     def find(self, key: int) -> np.ndarray[Any, Any]:
-        """Return the labels of an image.
-
-        Raises:
-            FileFormatError: the list does not have it.
-        """
+        """Return the labels of an image."""
         found = self._labels.get(key)
         if found is None:
             raise FileFormatError(f"{self.path} has no line for image {key}")

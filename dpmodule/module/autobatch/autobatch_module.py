@@ -86,9 +86,7 @@ class AutobatchModule(CheckpointedModule):
     computes the gradients as well. Running begins a new graph, `renew_cg`; `autobatch.explain()` shows it afterwards.
 
     Args:
-        function: the program for one example.
         params: the parameters, a `ParameterCollection`, or what has one as ``collection``, such as a cell.
-        data_names: names of the inputs.
         label_names: which inputs are labels; None for none.
         logger: where progress is logged.
         context: a device or a list of them.
@@ -178,11 +176,8 @@ class AutobatchModule(CheckpointedModule):
 
         Args:
             prefix: path and first part of the file names.
-            epoch: number of the epoch.
-            function: as for the constructor.
             params: as for the constructor; the file has a value for each of them.
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
-            kwargs: further arguments of the constructor.
 
         Raises:
             ArgumentError: an argument does not fit.
@@ -208,12 +203,10 @@ class AutobatchModule(CheckpointedModule):
 
     @property
     def data_shapes(self) -> Any:
-        """Descriptions of the inputs, as they were bound."""
         return self._shapes[0]
 
     @property
     def label_shapes(self) -> Any:
-        """Descriptions of the labels, as they were bound."""
         return self._shapes[1]
 
     @property
@@ -234,7 +227,6 @@ class AutobatchModule(CheckpointedModule):
 
     @property
     def output_names(self) -> list[str]:
-        """Names of the outputs, as many as the function has returned last."""
         count = max(
             (len(ran.outputs) for ran in self._ran if ran is not None), default=len(self._output_names)
         )
@@ -243,15 +235,6 @@ class AutobatchModule(CheckpointedModule):
 
     @property
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """(name, shape) of the outputs of the last forward; they may change from batch to batch.
-
-        Shape:
-            returns[i]: (N, ...) if the outputs of N examples are stacked; else the sum of their lengths takes the place
-                of N.
-
-        Raises:
-            StateError: nothing has been run forward.
-        """
         return [(name, output.shape) for name, output in zip(self.output_names, self.get_outputs())]
 
     # binding
@@ -262,9 +245,6 @@ class AutobatchModule(CheckpointedModule):
 
         Of the shapes only the axis of the examples of the first input counts, their number in a batch, by which
         gradients are divided. A module that is shared has the same collection; copies and optimizer are shared, too.
-
-        Raises:
-            ArgumentError: an argument asks for what a collection cannot give, or `shared_module` has another one.
         """
         if self._stays_bound(wanted):
             return
@@ -412,20 +392,6 @@ class AutobatchModule(CheckpointedModule):
 
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        """Build the graphs of a batch, one on every context, and compute them; in training, the gradients as well.
-
-        Args:
-            data_batch: a `DataBatch`; see the class for what it holds. Its columns are matched by the names in its
-                `provide_data`, or else in those of the bound shapes.
-            is_train: None = as the module was bound.
-
-        Shape:
-            data_batch.data[i], data_batch.label[i]: arrays with N examples on the batch axis, or lists of N examples
-                of any kind.
-
-        Raises:
-            ArgumentError: columns differ in length, or the function returned something else than expressions.
-        """
         is_train = self.for_training if is_train is None else bool(is_train)
         num_data, num_labels = len(self._data_names), len(self._label_names)
         data_batch, self._label_order = in_order(
@@ -451,12 +417,6 @@ class AutobatchModule(CheckpointedModule):
 
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: OutGrads = None) -> None:
-        """Do nothing: `forward` in training mode has computed the gradients.
-
-        Raises:
-            ArgumentError: `out_grads` is given; the function returns its own loss.
-            StateError: the last forward was none in training mode.
-        """
         if out_grads is not None:
             raise ArgumentError("backward: out_grads has no place here; the function returns its own loss")
         if not self._has_gradients:
@@ -469,14 +429,6 @@ class AutobatchModule(CheckpointedModule):
         return found
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the last forward; per device if `merge_multi_context` is off.
-
-        Shape:
-            returns[i]: see `output_shapes`; for each device a list of them with its part of the examples.
-
-        Raises:
-            StateError: nothing has been run forward.
-        """
         parts = self._nonempty_results()
         if not merge_multi_context:
             columns = [[part.outputs[k] for part in parts] for k in range(len(parts[0].outputs))]
@@ -484,11 +436,6 @@ class AutobatchModule(CheckpointedModule):
         return [merged(column, self._stack) for column in _columns(parts)]
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """Refuse: inputs are examples of any kind.
-
-        Raises:
-            ArgumentError: always.
-        """
         raise ArgumentError("get_input_grads: the inputs of an AutobatchModule have no gradients")
 
     @override
@@ -498,11 +445,6 @@ class AutobatchModule(CheckpointedModule):
         return [*_columns(parts), losses]
 
     def nan_rows(self) -> tuple[list[int], int]:
-        """Return the numbers of the examples whose outputs are NaN in part, and how many examples there are.
-
-        Raises:
-            StateError: nothing has been run forward.
-        """
         columns = _columns(self._nonempty_results())
         count = len(columns[0]) if columns else 0
         return [i for i in range(count) if any(bool(column[i].isnan().any()) for column in columns)], count
@@ -518,24 +460,6 @@ class AutobatchModule(CheckpointedModule):
         *,
         on_nonfinite: str = "warn",
     ) -> Any:
-        """Return the outputs for data; those of padding are cut off.
-
-        Args:
-            eval_data: as `train_data` of `fit`, or one array.
-            num_batch: how many batches; None = all.
-            merge_batches: stack or join the outputs of all examples; else a list of lists.
-            reset: start `eval_data` from its beginning.
-            always_output_list: return a list also for a single output.
-            sparse_row_id_fn: unused.
-            on_nonfinite: see `BaseModule.predict`.
-
-        Shape:
-            returns[i]: see `output_shapes`, for the examples of all batches.
-
-        Raises:
-            NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
-            StateError: the module has no parameters yet.
-        """
         if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
             return super().predict(
                 eval_data, num_batch, merge_batches, reset, always_output_list, on_nonfinite=on_nonfinite
@@ -556,21 +480,6 @@ class AutobatchModule(CheckpointedModule):
     def update_metric(
         self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
     ) -> None:
-        """Show a metric the outputs of the last forward.
-
-        Args:
-            eval_metric: what counts the outputs.
-            labels: the batch's labels.
-            pre_sliced: must be False.
-            pad: how many examples at the end are padding that must not count.
-
-        Shape:
-            labels[i]: an array with N examples on the batch axis, or a list of N.
-
-        Raises:
-            ArgumentError: labels are given per device.
-            StateError: nothing has been run forward.
-        """
         if pre_sliced:
             raise ArgumentError("update_metric: pre_sliced: labels are given for the whole batch here")
         columns = [column[: len(column) - pad] for column in _columns(self._nonempty_results())]
@@ -594,11 +503,6 @@ class AutobatchModule(CheckpointedModule):
         return explain()
 
     def install_monitor(self, mon: MonitorLike) -> None:
-        """Refuse: there are no executors.
-
-        Raises:
-            ArgumentError: always; `autobatch.explain()` shows what has been run.
-        """
         raise ArgumentError("install_monitor: an AutobatchModule has no executors; see autobatch.explain()")
 
 

@@ -28,7 +28,6 @@ class Ran:
     """What has come out of the examples of one context.
 
     Attributes:
-        outputs: for every output, the tensors of the examples.
         loss: the sum of the losses, None if there was none.
     """
 
@@ -40,14 +39,8 @@ def columns_of(batch: Any, num_data: int, num_labels: int, axes: Sequence[int]) 
     """Return what the function is called with for every example.
 
     Args:
-        batch: a `DataBatch`.
-        num_data: how many columns of data there are.
         num_labels: how many columns of labels; None stands for those that the batch lacks.
         axes: which axis of every column the examples are along.
-
-    Raises:
-        ArgumentError: there are not as many columns, or they differ in length.
-        ShapeError: there are no examples.
     """
     data, labels = list(batch.data or ()), list(batch.label or ())
     if len(data) != num_data:
@@ -89,11 +82,7 @@ def _examples_of(column: ArrayLike, axis: int = 0) -> Sequence[Any]:
 def run_examples(
     function: Callable[..., Any], rows: Sequence[tuple[Any, ...]], is_train: bool, autobatch: bool
 ) -> Ran:
-    """Build one graph of all examples and compute it, in training with the gradients.
-
-    Raises:
-        ArgumentError: the function returned something else than expressions, or no loss in training.
-    """
+    """Build one graph of all examples and compute it, in training with the gradients."""
     graph = state.graph
     graph.renew(autobatch=autobatch)
     with training(is_train):
@@ -111,11 +100,7 @@ def run_examples(
 
 
 def _loss_and_outputs(result: object) -> tuple[Expression | None, list[Expression]]:
-    """Split what the function returned into loss and outputs.
-
-    Raises:
-        ArgumentError: it is something else than the loss, or (loss, output, ...).
-    """
+    """Split what the function returned into loss and outputs."""
     if isinstance(result, Expression):
         return result, [result]
     if isinstance(result, (tuple, list)) and result:
@@ -163,16 +148,12 @@ def merged(examples: Sequence[torch.Tensor], stack: bool | None = None) -> NDArr
     """Return the values of all examples as one array; numbers become a vector of them.
 
     Args:
-        examples: the values.
         stack: whether to stack them along a new first axis, or to join them along their own; None = to stack them if
             they are alike.
 
     Shape:
         examples[i]: any; a number is (1,).
         returns: (N, ...) if they are stacked, or numbers; else the sum of their lengths takes the place of N.
-
-    Raises:
-        ShapeError: they are to be stacked, and have different shapes.
     """
     home = cpu()
     tensors = [each.to(home.torch_device) for each in examples]
@@ -191,18 +172,11 @@ def array_of_labels(column: ArrayLike, count: int, stack: bool | None = None, ax
     """Return the labels of the first examples as one array.
 
     Args:
-        column: the labels.
-        count: of how many examples.
-        stack: as for `merged`.
         axis: the axis of the examples, in an array.
 
     Shape:
         column: N examples on `axis`, or a list of them.
         returns: see `merged`, for the first `count` examples.
-
-    Raises:
-        ArgumentError: `column` is neither an array nor a list.
-        ShapeError: labels are to be stacked, and have different shapes.
     """
     if isinstance(column, NDArray) and stack is not False and not axis:
         return NDArray(column.raw[:count], column.context)
@@ -220,9 +194,6 @@ def are_sequences(outputs: Sequence[torch.Tensor], column: ArrayLike, axis: int)
     Shape:
         outputs[i]: (T, ..., K), vectors of K numbers.
         column[i]: (T, ...), a label for each vector.
-
-    Raises:
-        ArgumentError: `column` is neither an array nor a list.
     """
     labels = _examples_of(column, axis)
     return all(

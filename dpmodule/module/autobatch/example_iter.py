@@ -24,13 +24,7 @@ class ExampleIter(DataIter):
     Args:
         data: the examples, a list; or a dict of lists by name for several inputs.
         label: their labels, likewise; None for none.
-        batch_size: how many examples make a batch.
         shuffle: whether to put them in a new order in every epoch.
-        data_name: name of a single input.
-        label_name: name of a single label.
-
-    Raises:
-        ArgumentError: there are no examples, lists differ in length, or `batch_size` is not positive.
 
     Example:
         >>> it = mx.mod.ExampleIter([[1, 2, 3], [4], [5, 6]], [0, 1, 0], batch_size=2)
@@ -62,16 +56,13 @@ class ExampleIter(DataIter):
         self.reset()
 
     def reset(self) -> None:
-        """Begin a new epoch, in a new order if the examples are shuffled."""
         self._order = host().permutation(self._count).tolist() if self._shuffle else list(range(self._count))
         self._at = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the order of the examples, and where the iterator stands in it."""
         return {**self._facts(), "order": np.array(self._order, np.int64), "at": self._at}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
         check_state(self, state, **self._facts())
         self._order, self._at = np.asarray(state["order"]).tolist(), state["at"]
 
@@ -80,11 +71,6 @@ class ExampleIter(DataIter):
         return {"kind": type(self).__name__, "examples": self._count, "batch_size": self.batch_size}
 
     def next(self) -> DataBatch:
-        """Return the next batch.
-
-        Raises:
-            StopIteration: the epoch is over.
-        """
         if self._at >= self._count:
             raise StopIteration
         picked = self._order[self._at : self._at + self.batch_size]

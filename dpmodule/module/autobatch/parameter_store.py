@@ -52,17 +52,7 @@ class CollectionGroup:
 class CollectionStore:
     """The parameters of a collection on some contexts; on the first one they are the collection's own memory.
 
-    Args:
-        collection: the parameters and states.
-        contexts: where copies are kept.
-        fixed: names of parameters that are not trained.
-
-    Raises:
-        ArgumentError: two parameters have one name, or one that is fixed does not exist.
-
     Attributes:
-        store: the arrays.
-        trained: names of those that have gradients.
         attributes: those of the symbols' nodes that cells have made the parameters of, by name.
     """
 
@@ -119,12 +109,7 @@ class CollectionStore:
             storage.clear_gradient()
 
     def take_gradients(self, i: int, adds: bool) -> None:
-        """Move the collection's gradients into the arrays of a context.
-
-        Args:
-            i: the context.
-            adds: whether to add them to what the arrays hold.
-        """
+        """Move the collection's gradients into the arrays of a context."""
         for name in self.trained:
             target = self.store.grad(name, i)
             if target is None:

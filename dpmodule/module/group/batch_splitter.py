@@ -53,9 +53,6 @@ def redescribe(
 
     Shape:
         arrays[i]: (N, ...), of as many axes as `descs[i]` has.
-
-    Raises:
-        ArgumentError: the batch has another number of arrays than was bound.
     """
     if provided:
         return describe(provided)
@@ -106,23 +103,13 @@ class BatchSplitter:
     Args:
         data_shapes: descriptions of the inputs of the whole batch, or a list of such lists, one per context.
         label_shapes: the same for labels, or None.
-        workload: a positive number per context.
 
     Shape:
         data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
             default.
 
     Attributes:
-        per_context: whether a batch comes cut already.
         batch_size: samples in a whole batch; number of contexts if it comes cut; None if no input has a batch axis.
-        slices: each context's part of a batch.
-        active: positions of the contexts that get samples.
-
-    Raises:
-        ShapeError: two inputs disagree about the batch size, or it is 0.
-        ArgumentError: there are not as many lists as contexts.
-
-    Source: MXNet 1.9.1 `executor_manager._split_input_slice`; lists for each context are those of Deformable ConvNets.
     """
 
     def __init__(
@@ -160,11 +147,7 @@ class BatchSplitter:
             self._find_slices([*data, *labels])
 
     def _find_slices(self, descs: Sequence[DataDesc]) -> None:
-        """Find the batch size and each context's share.
-
-        Raises:
-            ShapeError: two inputs disagree about the batch size, or it is 0.
-        """
+        """Find the batch size and each context's share."""
         for desc, axis in zip(descs, (*self.data_layouts, *self.label_layouts)):
             if axis < 0:
                 continue
@@ -223,11 +206,7 @@ class BatchSplitter:
         )
 
     def takes(self, batch: BatchLike) -> bool:
-        """Say whether a batch has the shapes of this feed; one that comes cut is looked at when it is loaded.
-
-        Raises:
-            ArgumentError: it is no batch.
-        """
+        """Say whether a batch has the shapes of this feed; one that comes cut is looked at when it is loaded."""
         if self.per_context or (isinstance(batch, (list, tuple)) and is_batch_list(batch)):
             return True
         arrays = getattr(batch, "data", None)
@@ -258,10 +237,6 @@ class BatchSplitter:
         Shape:
             batch.data[i], batch.label[i]: those of `data_shapes` and `label_shapes`.
             returns[k][name]: (n, ...), the samples of active context k.
-
-        Raises:
-            ArgumentError: arrays are missing.
-            ShapeError: the batch has another size than was bound.
         """
         data: Any
         label: Any
@@ -325,11 +300,7 @@ class BatchSplitter:
             raise ArgumentError(f"{what}, bound were {len(names)}: {', '.join(names)}")
 
     def _narrow(self, tensor: torch.Tensor | Csr | Ragged, axis: int, name: str) -> list[Any]:
-        """Return each active context's slice of a tensor.
-
-        Raises:
-            ShapeError: the tensor has another size on the batch axis than was bound.
-        """
+        """Return each active context's slice of a tensor."""
         if axis < 0:
             return [tensor] * len(self.active)
         if len(tensor.shape) <= axis or tensor.shape[axis] != self.batch_size:
@@ -348,9 +319,6 @@ class BatchSplitter:
         Shape:
             labels[i]: (N, ...).
             returns[i]: (n, ...), the samples of active context `k`.
-
-        Raises:
-            ShapeError: a label has another batch size than was bound.
         """
         own = []
         for label, axis, name in zip(labels, self.label_layouts, self.label_names):
@@ -361,11 +329,8 @@ class BatchSplitter:
         """Return the `k`-th active context's slice of an output's gradient.
 
         Args:
-            grad: gradient of the merged output.
             axis: the output's batch axis, negative without one.
-            k: position among the active contexts.
             rows: size of the context's own output on that axis.
-            ctx: the context.
 
         Shape:
             grad: N samples, or a fixed number of rows for each, on `axis`.

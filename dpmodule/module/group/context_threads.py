@@ -91,7 +91,6 @@ def run_parallel(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]
 
     Args:
         contexts: one per job; CPU contexts that are equal take turns.
-        jobs: what to run.
     """
     if len(jobs) == 1 or any(ctx.device_type == "gpu" for ctx in contexts) or not _reserve(contexts):
         for job in jobs:
@@ -107,10 +106,6 @@ def run_between(contexts: Sequence[Context], job: Callable[[], None]) -> None:
     """Run a job in this thread, between two runs of the contexts, with as many threads as each of them has.
 
     Were there more, they would go on spinning for a while on the cores that the contexts need next.
-
-    Args:
-        contexts: those that run in parallel.
-        job: what to run.
     """
     before = torch.get_num_threads()
     share = max(1, before // len(contexts))

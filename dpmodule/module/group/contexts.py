@@ -19,9 +19,6 @@ def contexts_of(context: ContextsLike) -> list[Context]:
 
     Args:
         context: a Context or torch device, several of them, or None for ``cpu(0)``.
-
-    Raises:
-        ArgumentError: something else was given.
     """
     if context is None:
         return [cpu()]
@@ -48,11 +45,7 @@ def distinct(contexts: Sequence[Context]) -> list[Context]:
 
 
 def per_context(group2ctxs: GroupContextsLike, count: int) -> list[dict[str, Context]]:
-    """Return the contexts of groups for each context of a data-parallel group.
-
-    Raises:
-        ArgumentError: a list has another length than there are contexts.
-    """
+    """Return the contexts of groups for each context of a data-parallel group."""
     if not group2ctxs:
         return [{}] * count
     if isinstance(group2ctxs, Mapping):

@@ -75,34 +75,17 @@ class DataParallelExecutorGroup:
     of such descriptions, one per context, and a batch's `data` holds one list of arrays per context.
 
     Args:
-        symbol: what to run.
-        contexts: where. A device named twice gets two executors.
         workload: a positive number per context; shares of a batch are proportional. None = equal.
         data_shapes: descriptions of the inputs, (name, shape) or `DataDesc`.
         label_shapes: descriptions of the labels, or None.
-        param_names: which arguments are parameters.
-        for_training: whether gradients are needed.
-        inputs_need_grad: whether gradients of the inputs are needed.
-        shared_group: group whose parameters and data memory this one uses.
-        logger: where the warning about growing shared memory goes.
-        fixed_param_names: parameters that are not trained.
         grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
-        state_names: arguments that carry state from batch to batch.
         group2ctxs: where the groups named by ``AttrScope(ctx_group=...)`` live: a dict of contexts (or of lists of
             them, one for each of `contexts`), or a list of dicts, one for each of `contexts`.
-        options: how executors run their programs.
         store: where the parameters are; None = where `shared_group` has them, or in a store of the group's own.
 
     Shape:
         data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
             default.
-
-    Raises:
-        ArgumentError: names, sizes or options do not fit.
-        ShapeError: shapes contradict the symbol or each other.
-        StateError: `store` came from another process and lacks a parameter.
-
-    Source: MXNet 1.9.1 `DataParallelExecutorGroup`; the per-context form from Deformable ConvNets' group.
     """
 
     def __init__(
@@ -170,11 +153,7 @@ class DataParallelExecutorGroup:
     def _store_of(
         self, given: ParamStore | None, shared_group: DataParallelExecutorGroup | None
     ) -> ParamStore:
-        """Return the store that the group uses.
-
-        Raises:
-            ArgumentError: the given one has other contexts.
-        """
+        """Return the store that the group uses."""
         if given is None:
             return ParamStore(self.contexts) if shared_group is None else shared_group.store
         if given.contexts != self.contexts:
@@ -207,14 +186,8 @@ class DataParallelExecutorGroup:
     def decide_slices(self, data_shapes: ShapesLike) -> list[int]:
         """Return the batch axis of each input.
 
-        Args:
-            data_shapes: descriptions of inputs that share one batch size.
-
         Shape:
             data_shapes[i]: (N, ...), N samples on the axis that the layout calls "N".
-
-        Raises:
-            ShapeError: two inputs disagree about the batch size.
         """
         return BatchSplitter(data_shapes, None, self.workload).data_layouts
 
@@ -228,8 +201,6 @@ class DataParallelExecutorGroup:
         """Make the executors for some input shapes, or take those made before for the same shapes.
 
         Args:
-            data_shapes: as in the constructor.
-            label_shapes: as in the constructor.
             shared_group: group to share with; None when reshaping.
             reshape: whether executors exist and only shapes change.
 
@@ -256,10 +227,6 @@ class DataParallelExecutorGroup:
 
     def reshape(self, data_shapes: ShapesLike, label_shapes: ShapesLike | None) -> None:
         """Change the input shapes; parameters stay.
-
-        Args:
-            data_shapes: as in the constructor.
-            label_shapes: as in the constructor.
 
         Shape:
             data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
@@ -463,7 +430,6 @@ class DataParallelExecutorGroup:
 
         Args:
             arg_params: arrays by parameter name; those that exist are written in place, others are added.
-            aux_params: the same for states.
 
         Shape:
             arg_params[name], aux_params[name]: that of the parameter or state.
@@ -480,9 +446,6 @@ class DataParallelExecutorGroup:
 
         Shape:
             returns[i][k]: that of the state on context k.
-
-        Raises:
-            ArgumentError: `merge_multi_context` is True.
         """
         if merge_multi_context:
             raise ArgumentError("get_states: merge_multi_context=True is not supported; pass False")
@@ -493,14 +456,9 @@ class DataParallelExecutorGroup:
 
         Args:
             states: a list over contexts of arrays for each state, as `get_states` gives.
-            value: one number for all.
 
         Shape:
             states[i][k]: that of the state on context k.
-
-        Raises:
-            ArgumentError: both or neither are given, or the lists have other lengths.
-            ShapeError: an array has another shape than its state; no state is changed then.
         """
         if (states is None) == (value is None):
             raise ArgumentError("set_states: give either states or value")
@@ -515,12 +473,7 @@ class DataParallelExecutorGroup:
                 target.raw.copy_(source.raw)
 
     def _pairs_of_states(self, states: Any) -> list[tuple[NDArray, NDArray]]:
-        """Return each given state with the array it goes to.
-
-        Raises:
-            ArgumentError: another number of states, or of contexts.
-            ShapeError: a state has another shape.
-        """
+        """Return each given state with the array it goes to."""
         if len(states) != len(self.state_names):
             names = ", ".join(self.state_names) or "none"
             count = len(self.state_names)
@@ -541,12 +494,7 @@ class DataParallelExecutorGroup:
     # running
 
     def _loaded(self, batch: BatchLike, train: bool, borrow: bool) -> list[dict[str, Any]]:
-        """Copy a batch into the executors' arrays; return, for each, what it may read in place instead.
-
-        Raises:
-            ArgumentError: arrays are missing.
-            ShapeError: an array has another shape than was bound.
-        """
+        """Copy a batch into the executors' arrays; return, for each, what it may read in place instead."""
         feed = self.feed
         self._label_order = None
         if getattr(batch, "provide_data", None) or getattr(batch, "provide_label", None):
@@ -584,10 +532,6 @@ class DataParallelExecutorGroup:
 
         Shape:
             data_batch.data[i], data_batch.label[i]: those bound for inputs and labels.
-
-        Raises:
-            ArgumentError: arrays are missing.
-            ShapeError: shapes are not those that were bound.
         """
         train = self.for_training if is_train is None else bool(is_train)
         loaded = self._loaded(data_batch, train, borrow)
@@ -606,11 +550,6 @@ class DataParallelExecutorGroup:
 
         Shape:
             data_batch.data[i], data_batch.label[i]: those bound for inputs and labels.
-
-        Raises:
-            StateError: the group was bound for prediction.
-            ArgumentError: arrays are missing.
-            ShapeError: shapes are not those that were bound.
         """
         if not self.for_training:
             raise _bound_for_prediction("forward_backward")
@@ -629,9 +568,6 @@ class DataParallelExecutorGroup:
 
         Shape:
             out_grads[i]: (N, ...), that of the merged output; per context that of its own output.
-
-        Raises:
-            StateError: the group was bound for prediction, or nothing has been run.
         """
         if not self.for_training:
             raise _bound_for_prediction("backward")
@@ -666,8 +602,6 @@ class DataParallelExecutorGroup:
 
         Args:
             merge_multi_context: join the contexts' outputs along the batch axis; else a list per output.
-            begin: first output.
-            end: output after the last.
 
         Shape:
             returns[i]: (N, ...), see `get_output_shapes`; else returns[i][k]: (n, ...), the samples of context k.
@@ -696,9 +630,6 @@ class DataParallelExecutorGroup:
 
         Shape:
             returns[i]: (N, ...), that of the input; else returns[i][k]: (n, ...), the samples of context k.
-
-        Raises:
-            StateError: the group was bound without `inputs_need_grad`.
         """
         arrays = self.input_grad_arrays
         if arrays is None:
@@ -711,9 +642,7 @@ class DataParallelExecutorGroup:
         """Show a metric each context's outputs and labels.
 
         Args:
-            eval_metric: the metric.
             labels: arrays of the whole batch, in its order; per context a list of them if `pre_sliced` or fed so.
-            pre_sliced: whether labels are given per context.
             pad: how many samples at the end of the batch are padding that must not count.
 
         Shape:

@@ -25,14 +25,8 @@ class ExecutorMaker:
     """Makes executors of one symbol: parameters from a store, everything else from data pools.
 
     Args:
-        symbol: what they run.
-        contexts: where.
-        param_names: which arguments are parameters.
-        grad_req: "write", "add" or "null" for every argument.
         group2ctxs: for each context, where the groups of ``AttrScope(ctx_group=...)`` live.
         store: parameters, gradients and auxiliary states; what it lacks is declared with the first executor.
-        pools: memory of inputs, labels and states, for each context.
-        options: how executors run their programs.
 
     Attributes:
         stypes: storage types that the symbol declares, by name.
@@ -60,16 +54,10 @@ class ExecutorMaker:
         """Make the executor of one context.
 
         Args:
-            i: the context's position.
-            inputs: descriptions of its inputs and labels.
             logger: gets a warning when the pool's memory is too small and is replaced.
 
         Shape:
             inputs[i]: (n, ...), the samples of this context.
-
-        Raises:
-            ArgumentError: an input is no argument of the symbol.
-            ShapeError: shapes contradict the symbol, each other or a parameter that exists.
         """
         graph = self._symbol.graph
         shapes, types = self._inferred(inputs)
@@ -94,12 +82,7 @@ class ExecutorMaker:
         return Executor(binding, self._symbol, self._options)
 
     def _inferred(self, inputs: Sequence[DataDesc]) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
-        """Return shapes and types of all nodes for some inputs.
-
-        Raises:
-            ArgumentError: an input is no argument of the symbol.
-            ShapeError: they do not give all shapes.
-        """
+        """Return shapes and types of all nodes for some inputs."""
         graph = self._symbol.graph
         graph.check_names()
         unknown = [d.name for d in inputs if d.name not in graph.argument_names]
@@ -118,11 +101,7 @@ class ExecutorMaker:
         return shapes, types
 
     def _parameter(self, i: int, node: Node, shapes: Mapping[Any, Any]) -> tuple[NDArray, NDArray | None]:
-        """Return the array of a parameter on one context, and that of its gradient if there is one.
-
-        Raises:
-            ShapeError: the parameter exists with another shape.
-        """
+        """Return the array of a parameter on one context, and that of its gradient if there is one."""
         array = self._store.array(node.name, i)
         if array.shape != shapes[node][0]:
             raise ShapeError(

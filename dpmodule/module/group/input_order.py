@@ -14,15 +14,10 @@ def order_of(provided: Iterable[Any] | None, names: Sequence[str], kind: str) ->
 
     Args:
         provided: descriptions of the batch's arrays, or None.
-        names: what the module is bound to.
-        kind: what they are, "data" or "label".
 
     Returns:
         For each name its position in the batch. None if the positions are the same, or if none of the names occurs in
         the batch: then arrays go by position, as in MXNet.
-
-    Raises:
-        ArgumentError: some names occur in the batch, at other positions, and others are missing.
     """
     given = [one[0] for one in provided or ()]
     if given == names or not (given and names) or any(not isinstance(name, str) for name in given):
@@ -57,16 +52,10 @@ def in_order(
 
     Args:
         batch: a batch; one that does not describe its arrays, or a list of one per context, is returned as it is.
-        data_names: what the module is bound to.
-        label_names: its labels.
         data: descriptions for a batch that has none of its own.
-        label: the same for labels.
 
     Returns:
         The batch itself, or a shallow copy, and where it has the labels; None if they are in order.
-
-    Raises:
-        ArgumentError: some names occur in the batch, at other positions, and others are missing.
     """
     data = getattr(batch, "provide_data", None) or data
     label = getattr(batch, "provide_label", None) or label

@@ -14,14 +14,7 @@ Range = np.ndarray[Any, Any]
 
 
 def range_of(name: str, data: Any, offset: int, count: int | None, write: bool = False) -> Range:
-    """Return `count` bytes of a contiguous buffer or tensor, from `offset` on; all that follow if `count` is None.
-
-    Raises:
-        DTypeError: `data` has no bytes.
-        DeviceError: it is a tensor outside the CPU.
-        ArgumentError: it is not contiguous, or is to be written to and cannot be.
-        BoundsError: the range is not inside.
-    """
+    """Return `count` bytes of a contiguous buffer or tensor, from `offset` on; all that follow if `count` is None."""
     whole = _bytes_of(name, data)
     if write and not whole.flags.writeable:
         raise ArgumentError(f"{name} is {type(data).__name__}, which cannot be written to")

@@ -28,11 +28,7 @@ def decompress(data: Any, name: str, most: int) -> bytes:
 
     Args:
         data: a bytes-like.
-        name: its format; "auto" tells gzip and zlib apart.
         most: largest number of bytes of the result; -1 for any.
-
-    Raises:
-        FileFormatError: the data are damaged, cut short, followed by others, or the result is too large.
     """
     return _Inflater(memoryview(data), name, most).run()
 

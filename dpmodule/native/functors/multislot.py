@@ -81,7 +81,6 @@ class MultiSlotLines(NamedTuple):
 
     Args:
         slots: the used slots by name, in the order of the description.
-        num_lines: lines that were read.
         consumed: bytes that they take; the rest of the text is a line without end.
         num_bad: bad lines that were passed over.
         passed: for every line that was passed over, blank or bad, how many were read before it.
@@ -129,11 +128,7 @@ def parse(
     skip_blank: bool = False,
     skip_bad: bool = False,
 ) -> Raw:
-    """Parse text as the extension does.
-
-    Raises:
-        FileFormatError: a line is not as described; the text names line, slot, what was found and what is expected.
-    """
+    """Parse text as the extension does."""
     data = bytes(text)
     lines = data.split(b"\n")
     rest = lines.pop()

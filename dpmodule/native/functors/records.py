@@ -28,14 +28,8 @@ def find(handle: Any, make: Any, source: str, offset: int, final: bool) -> tuple
     """Return the records in a handle, and how many bytes they take.
 
     Args:
-        handle: a StringHandle.
         make: makes a StringHandle of bytes.
-        source: what messages call the data.
         offset: where the data begin in the file, in bytes.
-        final: nothing follows: a record must not be cut short.
-
-    Raises:
-        FileFormatError: something else stands where a record is expected.
     """
     finder = _Finder(memoryview(handle), source, offset, final)
     records = []

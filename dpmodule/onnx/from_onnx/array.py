@@ -161,12 +161,8 @@ def cut(b: GraphBuilder, x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, st
     """Cut a range out of an axis.
 
     Args:
-        b: what makes nodes.
-        x: the array.
         axis: along which axis.
-        begins: first position in every world, counted from the front.
         ends: one after the last position; -1 for the front itself where `step` is negative.
-        step: distance of positions.
     """
     sizes = x.axis(axis)
     counts = tuple(len(range(m, n, step)) for m, n in zip(begins, ends))

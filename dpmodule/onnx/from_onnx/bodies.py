@@ -22,10 +22,7 @@ def graph_of(
     """Return the graph of some values in the scope that is being made; each gets a node of its own.
 
     Args:
-        b: what makes nodes.
-        values: the values.
         labels: what the nodes are called that have to be made.
-        named: whether outputs have to be called so, too.
     """
     heads: list[Entry] = []
     seen: set[Entry] = set()
@@ -94,9 +91,7 @@ def each_step(
     """Run a body on every element along axis 0 of the data.
 
     Args:
-        b: what makes nodes.
         data: arrays of one length.
-        states: what a step hands to the next one.
         step: ``(elements, states) -> (outputs, new states)``.
 
     Returns:
@@ -166,8 +161,6 @@ def while_true(
     """Run a body as long as a test holds.
 
     Args:
-        b: what makes nodes.
-        variables: what a step hands to the next one.
         limit: the largest number of steps; None = none, with which a step may have no outputs.
         test: ``(variables) -> one number``.
         step: ``(variables) -> (outputs, new variables)``.
@@ -230,7 +223,6 @@ def branch(
     """Run one of two bodies.
 
     Args:
-        b: what makes nodes.
         condition: one number; 0 chooses the second.
         yes: ``() -> outputs``.
         no: the same; as many, of the same shapes and types.

@@ -29,11 +29,7 @@ _FROZEN = {"__lr_mult__": "0.0", "__wd_mult__": "0.0"}
 
 
 class GraphScope:
-    """A graph that is being made: the main one, or the body of a loop or branch.
-
-    Args:
-        parent: the graph around it.
-    """
+    """A graph that is being made: the main one, or the body of a loop or branch."""
 
     def __init__(self, parent: GraphScope | None = None) -> None:
         self.parent = parent
@@ -60,13 +56,9 @@ class GraphBuilder:
 
     Args:
         worlds: number of worlds.
-        hints: what the file says about training.
 
     Attributes:
         params: values of the variables that are no inputs, by name.
-        scope: the graph in which nodes are made.
-        label: what the next nodes' names begin with.
-        fresh: nodes made since somebody emptied it.
         may_end: bodies of loops that have been seen to end these, by their id.
     """
 
@@ -97,9 +89,7 @@ class GraphBuilder:
         """Make a variable.
 
         Args:
-            name: what it is called.
             shapes: its shape in every world; () for an array without axes.
-            dtype: its type.
             is_open: leave its shape to whoever binds it.
         """
         held = tuple(shape or (1,) for shape in shapes)
@@ -113,13 +103,7 @@ class GraphBuilder:
         return value
 
     def parameter(self, name: str, tensor: torch.Tensor, trains: bool) -> OnnxValue:
-        """Make a value of an array in the file.
-
-        Args:
-            name: its name there.
-            tensor: its values.
-            trains: whether it is a parameter that training changes.
-        """
+        """Make a value of an array in the file."""
         value = self.constant(tensor)
         value.name = name
         if trains:
@@ -129,12 +113,7 @@ class GraphBuilder:
         return value
 
     def packed(self, name: str, tensor: Callable[[], torch.Tensor]) -> OnnxValue:
-        """Return a parameter that the file has in pieces.
-
-        Args:
-            name: its name.
-            tensor: returns its values; asked once.
-        """
+        """Return a parameter that the file has in pieces."""
         if name not in self._packed:
             self._packed[name] = self.parameter(self.reserve(name), tensor(), True)
         return self._packed[name]
@@ -225,22 +204,14 @@ class GraphBuilder:
         return first if same else None
 
     def needed(self, value: OnnxValue | None, what: str) -> torch.Tensor:
-        """Return a value's numbers.
-
-        Raises:
-            Refused: they are not known.
-        """
+        """Return a value's numbers."""
         found = None if value is None else self.fixed(value)
         if found is None:
             raise Refused(f"{what} is not constant")
         return found
 
     def numbers(self, value: OnnxValue, what: str) -> list[Dims]:
-        """Return a value's integers in every world.
-
-        Raises:
-            Refused: they are not known.
-        """
+        """Return a value's integers in every world."""
         found = self.every(value)
         if found is None:
             raise Refused(f"{what} depends on the data")
@@ -283,10 +254,7 @@ class GraphBuilder:
         """Apply an operator.
 
         Args:
-            name: the operator.
-            inputs: its inputs.
             shapes: shapes of the outputs in every world, for an operator that depends on the data; else inferred.
-            attrs: its attributes.
 
         Returns:
             Its outputs.
@@ -354,11 +322,7 @@ class GraphBuilder:
         return self._run(op, a, [v.known or () for v in inputs], shapes)
 
     def inferred(self, op: Op, a: Any, inputs: Sequence[OnnxValue], count: int) -> list[tuple[Dims, ...]]:
-        """Return the shapes of an operator's outputs, of each in every world.
-
-        Raises:
-            Refused: they do not follow from those of the inputs.
-        """
+        """Return the shapes of an operator's outputs, of each in every world."""
         rows: dict[tuple[Dims, ...], list[Dims]] = {}
         for world in range(self.worlds):
             ins = tuple(v.shapes[world] for v in inputs)

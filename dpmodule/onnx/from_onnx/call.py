@@ -16,14 +16,10 @@ class NodeCall:
     """One node.
 
     Attributes:
-        b: what makes nodes.
-        kind: the operator's type.
         inputs: its inputs; None for one that is left out.
         attrs: its attributes, those with a default always.
         since: the opset in which the operator got the form that the file uses.
-        used: for each output, whether anything may read it.
         body: translates a graph that the node carries: ``(graph, inputs) -> outputs``.
-        read: returns an array of the file, of a TensorProto.
     """
 
     b: GraphBuilder
@@ -46,11 +42,7 @@ class NodeCall:
         return number < len(self.inputs) and self.inputs[number] is not None
 
     def value(self, number: int) -> OnnxValue:
-        """Return an input.
-
-        Raises:
-            Refused: it is missing, or no array.
-        """
+        """Return an input."""
         if not self.has(number):
             raise Refused(f"input {number} is missing")
         found = self.inputs[number]
@@ -66,12 +58,7 @@ class NodeCall:
         return None if any(0 in shape for shape in found.shapes) else found
 
     def ints(self, name: str, number: int) -> list[tuple[int, ...]] | None:
-        """Return integers that are an attribute in old opsets and an input in new ones, in every world.
-
-        Args:
-            name: the attribute.
-            number: the input.
-        """
+        """Return integers that are an attribute in old opsets and an input in new ones, in every world."""
         if name in self.attrs:
             return [tuple(self.attrs[name])] * self.b.worlds
         if not self.has(number):
@@ -79,11 +66,7 @@ class NodeCall:
         return self.b.numbers(self.value(number), name)
 
     def fixed_ints(self, name: str, number: int) -> tuple[int, ...] | None:
-        """Return integers as `ints` does, which have to be the same in every world.
-
-        Raises:
-            Refused: they are not.
-        """
+        """Return integers as `ints` does, which have to be the same in every world."""
         found = self.ints(name, number)
         if found is None:
             return None

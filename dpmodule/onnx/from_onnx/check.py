@@ -71,8 +71,6 @@ class Checker:
     """Looks through the graphs of a model, and sorts the nodes of each.
 
     Args:
-        problems: where what is wrong goes.
-        functions: the model's own functions, by domain and name.
         is_known: tells whether there is a translator: ``(domain, type)``.
     """
 
@@ -141,15 +139,7 @@ class Checker:
         self._nodes(function, where, versions_of(function.opset_import), names, depth)
 
     def expansion(self, graph: Any, calls: int = 0) -> int:
-        """Return how many nodes a graph has with the nodes of functions in place of their calls.
-
-        Args:
-            graph: a graph, or a function.
-            calls: how many functions are being looked at.
-
-        Raises:
-            TooLarge: there are too many, or functions call each other too deep or in a circle.
-        """
+        """Return how many nodes a graph has with the nodes of functions in place of their calls."""
         count = len(graph.node)
         for node in graph.node:
             key = domain_of(node), node.op_type

@@ -18,12 +18,7 @@ _LOWEST = {"float16": -65504.0, "bfloat16": -3.0e38, "float32": -3.4e38, "float6
 
 
 class _ConvWindow:
-    """How a window moves over the axes after the second one.
-
-    Args:
-        c: the node.
-        kernel: size of the window.
-    """
+    """How a window moves over the axes after the second one."""
 
     def __init__(self, c: NodeCall, kernel: tuple[int, ...]) -> None:
         a, count = c.attrs, len(kernel)

@@ -25,11 +25,7 @@ _ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float
 
 
 def normal(axis: int, rank: int) -> int:
-    """Return an axis counted from the front.
-
-    Raises:
-        Refused: there is no such axis.
-    """
+    """Return an axis counted from the front."""
     if not -rank <= axis < rank:
         raise Refused(f"axis {axis} of an array with {rank} axes")
     return axis % rank
@@ -79,7 +75,6 @@ class _Codes:
 
     Args:
         sources: the shapes.
-        targets: what they are to become.
     """
 
     def __init__(self, sources: tuple[Dims, ...], targets: tuple[Dims, ...]) -> None:
@@ -93,9 +88,7 @@ class _Codes:
 
         Args:
             i: which dimension of the source comes next.
-            j: which of the target.
             free: whether -1 may still be used.
-            codes: those up to here.
         """
         self._tries += 1
         if self._tries > _TRIES:
@@ -149,12 +142,7 @@ def reshape(b: GraphBuilder, x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxVal
     """Give a value another shape.
 
     Args:
-        b: what makes nodes.
-        x: the value.
         targets: the shape in every world.
-
-    Raises:
-        Refused: there is no way to say the shape so that it holds for other sizes of the inputs.
     """
     is_scalar = not targets[0]
     held = tuple(t or (1,) for t in targets)
@@ -172,11 +160,7 @@ def reshape(b: GraphBuilder, x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxVal
 
 
 def _donor(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
-    """Return a value and its axis that has a size; one is made if the size is a product of others.
-
-    Raises:
-        Refused: nothing has that size.
-    """
+    """Return a value and its axis that has a size; one is made if the size is a product of others."""
     found = b.donor(sizes)
     if found is not None:
         return found
@@ -236,11 +220,7 @@ def filled(b: GraphBuilder, targets: Sequence[Sequence[int]], value: float, dtyp
 def positions(
     b: GraphBuilder, sizes: Sizes, start: int = 0, step: int = 1, dtype: str = "int64"
 ) -> OnnxValue:
-    """Return evenly spaced integers, as many as a size says.
-
-    Raises:
-        Refused: they are too many for a constant of the graph.
-    """
+    """Return evenly spaced integers, as many as a size says."""
     if not dynamic(sizes):
         if sizes[0] > LONGEST:
             raise Refused(f"a row of {sizes[0]} positions, the longest is {LONGEST}")
@@ -274,20 +254,12 @@ def expand(b: GraphBuilder, x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValu
 
 
 def broadcast_dims(*values: OnnxValue) -> tuple[Dims, ...]:
-    """Return the shape of values broadcast together, in every world.
-
-    Raises:
-        Refused: they do not broadcast.
-    """
+    """Return the shape of values broadcast together, in every world."""
     return tuple(common_shape(*dims) for dims in zip(*(v.dims for v in values)))
 
 
 def common_shape(*shapes: Dims) -> Dims:
-    """Return the shape of arrays broadcast together.
-
-    Raises:
-        Refused: they do not broadcast.
-    """
+    """Return the shape of arrays broadcast together."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -371,9 +343,7 @@ def arith(b: GraphBuilder, word: str, x: OnnxValue, y: OnnxValue | float) -> Onn
     """Apply an operator of two arrays that broadcast, or of an array and a number.
 
     Args:
-        b: what makes nodes.
         word: what the scalar form is called: "plus" of ``_plus_scalar``.
-        x: the first operand.
         y: the second one.
     """
     if not isinstance(y, OnnxValue):

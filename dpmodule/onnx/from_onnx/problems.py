@@ -17,32 +17,19 @@ class TooLarge(Exception):
 
 
 class Problems:
-    """Collects what is wrong with a file.
-
-    Args:
-        path: the file.
-    """
+    """Collects what is wrong with a file."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.found: dict[str, None] = {}
 
     def add(self, place: str, what: str) -> None:
-        """Remember a problem.
-
-        Args:
-            place: where in the file.
-            what: what is wrong there.
-        """
+        """Remember a problem."""
         text = f"{place}: {what}" if place else what
         self.found[text.encode("utf-8", "backslashreplace").decode()] = None
 
     def check(self) -> None:
-        """Refuse the file if anything is wrong with it.
-
-        Raises:
-            FileFormatError: lists all of it.
-        """
+        """Refuse the file if anything is wrong with it."""
         if not self.found:
             return
         shown = [f"  {each}" for each in list(self.found)[:_SHOWN]]

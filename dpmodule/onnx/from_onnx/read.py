@@ -13,13 +13,7 @@ _LIMIT = 2**31 - 1
 
 
 def read_model(file: str | os.PathLike[str]) -> Any:
-    """Read a file as a ModelProto; arrays that lie in other files are left there.
-
-    Raises:
-        FileError: it cannot be opened.
-        FileFormatError: it is no ONNX file, or a damaged one.
-        MissingPackageError: the package onnx is not installed.
-    """
+    """Read a file as a ModelProto; arrays that lie in other files are left there."""
     if not isinstance(file, (str, os.PathLike)):
         raise ArgumentError(f"model_file is a {type(file).__name__}, expected the path of an ONNX file")
     path = os.fspath(file)

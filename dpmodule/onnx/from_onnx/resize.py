@@ -19,14 +19,7 @@ _MATRIX = 2**24
 
 
 class _ResizedAxis:
-    """How one axis is resized.
-
-    Args:
-        before: its size in every world.
-        after: the wanted size.
-        scales: the factor that the file gives, or the quotient of the sizes.
-        attrs: the node's attributes.
-    """
+    """How one axis is resized."""
 
     def __init__(self, before: Sizes, after: Sizes, scales: tuple[float, ...], attrs: dict[str, Any]) -> None:
         self.before, self.after, self._scales, self._a = before, after, scales, attrs

@@ -25,11 +25,7 @@ Values = list[OnnxValue]
 
 
 class _Layer:
-    """What a recurrent node says.
-
-    Args:
-        c: the node.
-    """
+    """What a recurrent node says."""
 
     def __init__(self, c: NodeCall) -> None:
         a, self.b, self.kind = c.attrs, c.b, c.kind
@@ -229,12 +225,7 @@ def _row(b: GraphBuilder, value: OnnxValue, number: int) -> OnnxValue:
 
 
 class _DirectionStep:
-    """One step of one direction.
-
-    Args:
-        layer: what it belongs to.
-        number: which direction.
-    """
+    """One step of one direction."""
 
     def __init__(self, layer: _Layer, number: int) -> None:
         b = self._b = layer.b

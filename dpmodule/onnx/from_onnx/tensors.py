@@ -62,11 +62,7 @@ _STRING, _BFLOAT16, _PLAIN = 8, 16, (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)
 
 
 def _external(proto: Any, folder: str) -> bytes:
-    """Read the bytes of an array that lies in another file.
-
-    Raises:
-        ValueError: the file is missing, lies outside of the model's own folder, or is too short.
-    """
+    """Read the bytes of an array that lies in another file."""
     entries = {each.key: each.value for each in proto.external_data}
     location = entries.get("location", "")
     if not isinstance(location, str):
@@ -114,15 +110,7 @@ def _size(proto: Any) -> int:
 
 
 def tensor_of(proto: Any, folder: str) -> torch.Tensor:
-    """Return a TensorProto's values.
-
-    Args:
-        proto: the array.
-        folder: where the file lies.
-
-    Raises:
-        ValueError: says what is wrong with it.
-    """
+    """Return a TensorProto's values."""
     from onnx import TensorProto, numpy_helper
 
     if proto.data_type not in DTYPES:

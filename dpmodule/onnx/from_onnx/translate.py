@@ -37,11 +37,7 @@ _ERRORS = (
 
 
 class GraphNames:
-    """What the names of a graph stand for.
-
-    Args:
-        parent: those of the graph around it.
-    """
+    """What the names of a graph stand for."""
 
     def __init__(self, parent: GraphNames | None = None) -> None:
         self._own: dict[str, Any] = {}
@@ -66,12 +62,7 @@ class Walk:
     """Translates the nodes of a model.
 
     Args:
-        builder: what makes nodes.
         checker: knows the order of the nodes of each graph.
-        problems: where what cannot be translated goes.
-        table: translators, by domain and type.
-        functions: the model's own functions, by domain and name.
-        folder: where the file lies.
     """
 
     def __init__(
@@ -240,17 +231,10 @@ class Walk:
         """Translate a graph that a node carries.
 
         Args:
-            graph: the graph.
-            inputs: what its inputs are.
-            names: those of the graph around it.
-            versions: versions of the operators.
             scope: the graph in which its nodes are made; None means that of the node itself.
 
         Returns:
             Its outputs.
-
-        Raises:
-            Refused: something in it cannot be translated; what, the problems tell.
         """
         inner, outer = GraphNames(names), self._b.scope
         self._b.scope = scope or outer

@@ -67,13 +67,8 @@ def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> 
     """Convert to an element type, as ONNX's Cast does.
 
     Args:
-        b: what makes nodes.
-        x: the value.
         code: ONNX's number of the type.
         saturate: whether floats beyond a type of 8 bits become its greatest value.
-
-    Raises:
-        Refused: there is no such type here.
     """
     if code not in DTYPES or code == 8:
         raise Refused(f"a cast to element type {code}, which dpmodule does not have")
@@ -97,11 +92,7 @@ def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> 
 
 
 def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
-    """Return the inputs of an operator, changed so that signed arithmetic is right for uint64.
-
-    Raises:
-        Refused: it is not.
-    """
+    """Return the inputs of an operator, changed so that signed arithmetic is right for uint64."""
     large = [isinstance(value, OnnxValue) and value.code == _UINT64 for value in inputs]
     if kind in _REFUSED and any(large):
         raise Refused(
@@ -123,16 +114,7 @@ def _turned(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
 def typed(
     b: GraphBuilder, kind: str, schema: Any, inputs: Sequence[Any], attrs: dict[str, Any], made: Any
 ) -> list[Any]:
-    """Return the results of an operator with their element types in the file, wrapped to their range.
-
-    Args:
-        b: what makes nodes.
-        kind: the operator.
-        schema: what the package onnx tells about it.
-        inputs: its inputs, as the file has them.
-        attrs: its attributes.
-        made: its results.
-    """
+    """Return the results of an operator with their element types in the file, wrapped to their range."""
     codes: dict[str, int] = {}
     for i, value in enumerate(inputs):
         if isinstance(value, OnnxValue) and schema.inputs:

@@ -11,15 +11,7 @@ _TARGET = OLDEST[""]
 
 
 def upgraded(model: Any, path: str) -> Any:
-    """Return a model of an opset before 7 in opset 7, and any other model as it is.
-
-    Args:
-        model: the model.
-        path: its file, for messages.
-
-    Raises:
-        FileFormatError: the model is damaged, or the converter cannot upgrade it.
-    """
+    """Return a model of an opset before 7 in opset 7, and any other model as it is."""
     versions = versions_of(model.opset_import)
     old = versions.get("", _TARGET)
     if not 0 < old < _TARGET or model.functions:

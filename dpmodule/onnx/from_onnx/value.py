@@ -16,15 +16,11 @@ class OnnxValue:
 
     Attributes:
         shapes: its shape in every world. An array without axes, which MXNet lacks, has (1,) here.
-        dtype: the element type that operators compute in.
         code: ONNX's number of the element type in the file if that is another one, else 0.
         is_scalar: whether it has no axes in ONNX.
         entry: what makes it in the graph; None for a constant that nothing has needed there yet.
         known: its values in every world, where they follow from the file and the sizes alone.
-        trains: whether it is a parameter, or computed from one.
         recipe: operator, attributes and inputs from which `known` can be computed.
-        scope: the graph in which `entry` lies.
-        name: what a variable is called that holds it.
         turned: the value of which this one is the transpose of the last two axes.
     """
 

@@ -49,7 +49,6 @@ def sizes_of(
 
     Args:
         shapes: shape of each input; a name stands for an open dimension.
-        attempt: which of `ATTEMPTS`.
 
     Returns:
         The number of worlds, and the shapes of each input in all of them.

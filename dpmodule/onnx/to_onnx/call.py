@@ -33,12 +33,9 @@ class OperatorCall:
         dims: shapes of its inputs, then of its outputs.
         dtypes: dtype names of its inputs, then of its outputs.
         value_of: returns what is known of an ONNX value before the model runs.
-        subgraph: writes a subgraph.
         lengths: a value and its axis that has each dynamic length.
 
     Attributes:
-        a: the operator's attributes, parsed.
-        inputs: ONNX names of its inputs.
         dtypes: dtype names of its inputs.
         out_shapes: shapes of its visible outputs.
         out_dtypes: dtype names of its visible outputs.
@@ -80,7 +77,6 @@ class OperatorCall:
         """Return the same call on other values of the same shapes; their elements are known where the inputs' are.
 
         Args:
-            inputs: their ONNX names.
             dtypes: dtype names of these inputs, then of the outputs.
         """
         before = dict(zip(inputs, self.inputs))
@@ -106,9 +102,6 @@ class OperatorCall:
         """Write an ONNX node and return the name of its output, or a tuple of names if there are several.
 
         Args:
-            operator: ONNX's operator.
-            inputs: names of values; "" leaves an optional one out.
-            outputs: how many outputs are wanted.
             domain: the operator's domain; "" = ONNX's own.
             attributes: as ONNX names them; None leaves one out.
         """
@@ -149,22 +142,14 @@ class OperatorCall:
         return self._value_of(self.inputs[i])
 
     def known_value(self, i: int) -> np.ndarray[Any, Any]:
-        """Return the elements of input `i`, which have to be known.
-
-        Raises:
-            Untranslatable: they come from another operator, or from outside.
-        """
+        """Return the elements of input `i`, which have to be known."""
         found = self.value(i)
         if found is None:
             self.refuse(f"its input {self.inputs[i]!r} is no parameter, and ONNX wants it to be known")
         return found
 
     def length(self, axis: int, i: int = 0) -> int:
-        """Return the length of an axis of input `i`, which has to be a number.
-
-        Raises:
-            Untranslatable: it is another one for other inputs.
-        """
+        """Return the length of an axis of input `i`, which has to be a number."""
         found = self.shapes[i][axis]
         if isinstance(found, str):
             self.refuse(
@@ -173,22 +158,14 @@ class OperatorCall:
         return found
 
     def numbers(self, shape: Dims) -> tuple[int, ...]:
-        """Return a shape all of whose lengths have to be numbers.
-
-        Raises:
-            Untranslatable: one is another for other inputs.
-        """
+        """Return a shape all of whose lengths have to be numbers."""
         for axis, dim in enumerate(shape):
             if isinstance(dim, str):
                 self.refuse(f"axis {axis} of the shape {shape} is dynamic ({dim}), expected a fixed length")
         return tuple(dim for dim in shape if isinstance(dim, int))
 
     def length_value(self, dim: Dim) -> str:
-        """Return a length as an int64 value of one element; a dynamic one is read from a value that has it.
-
-        Raises:
-            Untranslatable: no value made so far has it.
-        """
+        """Return a length as an int64 value of one element; a dynamic one is read from a value that has it."""
         if isinstance(dim, int):
             return self.ints(dim)
         if dim not in self._lengths:
@@ -202,7 +179,6 @@ class OperatorCall:
         """Write the operators of a subgraph, and return the names of its outputs.
 
         Args:
-            graph: the subgraph.
             values: ONNX names of its variables, in the order of ``graph.inputs``.
             dims: their shapes.
             dtypes: their dtype names.
@@ -210,11 +186,7 @@ class OperatorCall:
         return self._subgraph(self._writer, graph, values, dims, dtypes)
 
     def inside(self, name: str) -> OperatorCall:
-        """Return a call that writes into the body of a loop or branch, which sees all values made so far.
-
-        Args:
-            name: what the body is called.
-        """
+        """Return a call that writes into the body of a loop or branch, which sees all values made so far."""
         found = copy(self)
         found._writer = self._writer.body(f"{self.name}/{name}")
         return found
@@ -235,9 +207,5 @@ class OperatorCall:
         return self._writer.graph([value_info(*each) for each in zip(given, dtypes, dims)])
 
     def refuse(self, why: str) -> NoReturn:
-        """Say that ONNX has nothing for this.
-
-        Raises:
-            Untranslatable: always; names the node.
-        """
+        """Say that ONNX has nothing for this."""
         raise Untranslatable(f"{self.node.describe()}: {why}")

@@ -136,16 +136,7 @@ def _ranks(c: OperatorCall, count: int) -> str:
 
 
 def _suppressed(c: OperatorCall, boxes: str, scores: str, ranks: str, threshold: float, most: int) -> str:
-    """Return the ranks of the boxes that stay, 0 for all others.
-
-    Args:
-        c: the call.
-        boxes: (B, N, 4), corners, best first.
-        scores: (B, classes, N), ranks in the rows of their classes; 0 for boxes that do not count.
-        ranks: (B, N), the same for all classes.
-        threshold: boxes that overlap a better one by more go.
-        most: how many boxes of a class may stay.
-    """
+    """Return the ranks of the boxes that stay, 0 for all others."""
     if not threshold >= 0:
         c.refuse(f"its threshold of overlap is {threshold}; NonMaxSuppression takes none below 0")
     low, high = _halves(c, boxes)

@@ -249,16 +249,7 @@ def linalg_potri(c: OperatorCall) -> str:
 
 
 def _reflections(x: Term, rank: int, steps: int, length: int) -> tuple[Term, Term]:
-    """Turn matrices into upper triangles by reflections, and return both the triangles and the transposed turn.
-
-    Args:
-        x: (..., length, steps).
-        rank: number of its axes.
-        steps: number of columns.
-        length: number of rows.
-
-    Source: Householder, "Unitary triangularization of a nonsymmetric matrix", 1958, with LAPACK's choice of signs.
-    """
+    """Turn matrices into upper triangles by reflections, and return both the triangles and the transposed turn."""
     c = x.c
     turn = Term(c, c.const(np.eye(length), "float64"), "float64")
     for i in range(steps):

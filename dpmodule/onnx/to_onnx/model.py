@@ -24,12 +24,7 @@ def translated(
     opset: int,
     fold_batchnorm: bool,
 ) -> onnx.ModelProto:
-    """Return a graph as an ONNX model.
-
-    Raises:
-        Untranslatable: lists everything that ONNX has nothing for.
-        ArgumentError: parameters have other shapes than the graph wants; lists them.
-    """
+    """Return a graph as an ONNX model."""
     graph.check_names()
     if fold_batchnorm:
         graph, arrays = fold_batchnorms(graph, arrays)
@@ -77,12 +72,7 @@ def translated(
 
 
 def _check_parameters(graph: Graph, shapes: Mapping[str, tuple[int, ...]], inputs: ModelInputs) -> None:
-    """Refuse parameters whose shapes are not those that follow from the inputs' alone.
-
-    Raises:
-        ArgumentError: lists all of them.
-        ShapeError: the inputs do not fit by themselves.
-    """
+    """Refuse parameters whose shapes are not those that follow from the inputs' alone."""
     found = infer_shapes(graph, concrete(inputs.shapes, inputs.sizes))
     wrong = []
     for node in graph.inputs:
@@ -111,7 +101,6 @@ def fold_batchnorms(graph: Graph, arrays: Mapping[str, NDArray]) -> tuple[Graph,
     name of the BatchNorm, and its weight and bias keep theirs.
 
     Args:
-        graph: the network; left alone.
         arrays: its parameters and auxiliary states by name; left alone.
     """
     found = dict(arrays)

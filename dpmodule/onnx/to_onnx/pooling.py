@@ -22,12 +22,6 @@ class _PoolWindow:
     """Windows over the spatial axes, one number for each.
 
     Attributes:
-        kernel: length.
-        stride: step.
-        pad: elements added at both ends.
-        extra: elements added at the end besides; below zero where the last ones are not looked at.
-        up: whether a last window that sticks out counts, because `extra` is not known.
-        empty: whether a window may lie in the padding only.
         counts: number of elements that each window averages over, (1, 1, *windows); None if sizes are not known.
     """
 

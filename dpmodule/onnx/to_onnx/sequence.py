@@ -95,12 +95,7 @@ class _Weights:
         return [*weights, self._joined(biases, f"{layer}/B")]
 
     def _joined(self, rows: Sequence[Sequence[WeightBlock]], label: str) -> str:
-        """Return one row for each direction, whose blocks lie one after the other.
-
-        Args:
-            rows: the blocks.
-            label: what a constant is called, behind the name of the vector that it is cut from.
-        """
+        """Return one row for each direction, whose blocks lie one after the other."""
         c = self._c
         if self._vector is not None:
             vector = self._vector

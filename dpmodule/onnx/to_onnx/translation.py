@@ -27,11 +27,8 @@ class Translation:
     """One graph on its way to ONNX, or a subgraph of its.
 
     Args:
-        graph: the graph.
         sizes: shapes of all its values.
         types: dtype names of its variables.
-        parameters: variables whose values are known.
-        writer: where nodes go.
         values: ONNX names of variables of a subgraph; those of a whole graph keep their own.
         lengths: where dynamic lengths are found outside of a subgraph.
     """
@@ -59,11 +56,7 @@ class Translation:
             self._note_lengths(node, 0)
 
     def run(self) -> list[str]:
-        """Write all operators, and return the names of the graph's outputs, which are those of `Symbol.list_outputs`.
-
-        Raises:
-            Untranslatable: lists every operator for which ONNX has nothing.
-        """
+        """Write all operators, and return the names of the graph's outputs, as `Symbol.list_outputs` has them."""
         self._write()
         return [self._head(node, i) for node, i in self._graph.heads]
 
@@ -256,13 +249,7 @@ def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int
     with another size for it: a length that changes then depends on that name.
 
     Args:
-        graph: the graph.
         shapes: shapes of variables by name.
-        base: the first size of each name.
-
-    Raises:
-        Untranslatable: the graph does not take another size, which a number in an attribute may fix.
-        ShapeError: the shapes contradict each other.
     """
     names = sorted({dim for shape in shapes.values() for dim in shape if isinstance(dim, str)})
     runs = [concrete(shapes, base)]
@@ -306,11 +293,7 @@ class ValueShapes:
         self._symbols = symbols
 
     def dims(self, node: Node, i: int = 0) -> Dims:
-        """Return the shape of a node's output.
-
-        Raises:
-            Untranslatable: it cannot be inferred.
-        """
+        """Return the shape of a node's output."""
         if node.op is not None and node.op.name in _COUNTED_BY_VALUES:
             return (f"{node.name}_rows", *self.dims(*node.inputs[0])[1:])
         found = [run[node][i] for run in self._runs]
@@ -332,7 +315,6 @@ class ValueShapes:
         """Return the shapes inside a subgraph.
 
         Args:
-            graph: the subgraph.
             inputs: shapes of its variables, in the order of ``graph.inputs``, with lengths that this object has named.
         """
         sizes = {name: vector for vector, name in self._symbols.items()}
@@ -359,11 +341,7 @@ class KnownVariables:
         return name in self._tensors
 
     def check(self, name: str, dims: Dims) -> None:
-        """Refuse a parameter whose shape is not that of the graph.
-
-        Raises:
-            ArgumentError: names both shapes.
-        """
+        """Refuse a parameter whose shape is not that of the graph."""
         found = tuple(self._tensors[name].shape)
         if found != dims:
             raise ArgumentError(f"params has {name!r} of shape {found}, the symbol wants {dims}")

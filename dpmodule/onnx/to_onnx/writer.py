@@ -39,10 +39,7 @@ def fill(found: onnx.TensorProto, name: str, array: np.ndarray[Any, Any], dtype:
     """Put an array into an empty tensor of ONNX.
 
     Args:
-        found: the tensor.
-        name: what the graph calls it.
         array: the elements; 16-bit patterns (uint16) where `dtype` is "bfloat16".
-        dtype: name of the elements' type.
     """
     found.name, found.data_type = name, CODES[dtype]
     found.dims.extend(array.shape)
@@ -78,7 +75,6 @@ class Writer:
     """Nodes and constants of one ONNX graph, or of the body of a loop or branch in it.
 
     Args:
-        opset: version of ONNX's operators.
         scope: what the names of all values and nodes start with.
         taken: the names that there are already; bodies share them with what is around.
     """

@@ -120,11 +120,6 @@ def resolve_target(dims: Dims, target: Dims, keep_highest: bool) -> Dims:
         dims: shape of the data; 0 = unknown.
         target: the shape, of which one dimension may be 0, to be worked out.
         keep_highest: take the first dimension from the data.
-
-    Raises:
-        ShapeError: it does not fit the shape.
-
-    Source: MXNet 1.9.1 `Reshape`.
     """
     wanted = (-1 if d == 0 else d for d in target)
     codes = tuple(0 if keep_highest and i == 0 else d for i, d in enumerate(wanted))

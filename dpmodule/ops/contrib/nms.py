@@ -62,7 +62,6 @@ def keep_greedily(
     Args:
         items: (G, N, F), each group's items best first.
         sizes: (G,) how many each group has; the rest of its row is ignored.
-        overlap: tells which pairs exclude each other.
         limit: how many kept items of a group matter; those after them may be left out.
 
     Returns:

@@ -80,12 +80,7 @@ _PARITY: dict[str, Callable[[int], int]] = {
 
 
 def _resized(a: Any, spatial: tuple[int, int], like: Shape) -> tuple[int, int]:
-    """Return the output's height and width.
-
-    Raises:
-        OpError: a scale is missing.
-        ShapeError: nothing would be left.
-    """
+    """Return the output's height and width."""
     if a.mode == "like":
         if like is None or len(like) != 4:
             raise ShapeError(f"like has shape {like}, expected 4 axes: (N, C, H, W)")

@@ -39,13 +39,6 @@ def _points(
         start, step: (R,), first edge and part length.
         grid: (R,), samples per part.
         returns: (R, parts, most samples); those beyond a region's own number mean nothing.
-
-    Args:
-        start: where each region begins.
-        step: how long its parts are.
-        parts: how many parts there are.
-        grid: how many samples each part has.
-        ratio: what every region's `grid` is, where it is above 0.
     """
     most = ratio if ratio > 0 else int(grid.max()) if grid.numel() else 1
     part = torch.arange(parts, dtype=start.dtype, device=start.device)[:, None]
@@ -59,12 +52,7 @@ def _grid(ratio: int, length: torch.Tensor, parts: int) -> torch.Tensor:
 
 
 class _RegionAxis:
-    """The pixels that each part of each region reads along one axis, with weights.
-
-    Attributes:
-        place, weight: (R, parts, 2 * samples).
-        count: (R,) how many of the last axis belong to a region.
-    """
+    """The pixels that each part of each region reads along one axis, with weights."""
 
     def __init__(self, points: torch.Tensor, grid: torch.Tensor, size: int) -> None:
         place, weight = corners(points, size)

@@ -31,19 +31,9 @@ def make_border(
         returns: (top + H + bottom, left + W + right, C).
 
     Args:
-        image: the image.
-        top: rows above.
-        bottom: rows below.
-        left: columns on the left.
-        right: columns on the right.
         kind: 0 constant, 1 replicate ``aa|abcd|dd``, 2 reflect ``ba|abcd|dc``, 3 wrap ``cd|abcd|ab``, 4 reflect
             without the edge ``cb|abcd|cb``.
         values: the constant, one number per channel; channels beyond them get 0.
-
-    Raises:
-        ArgumentError: a negative margin or an unknown kind.
-
-    Source: OpenCV 3.4 `cv::copyMakeBorder`.
     """
     if min(top, bottom, left, right) < 0:
         raise ArgumentError(f"margins are {top}, {bottom}, {left}, {right}, expected none below 0")

@@ -47,16 +47,7 @@ def decode(
         data: the file's bytes.
         flag: 1 for color, 0 for grey, -1 for the channels that are stored.
         to_rgb: whether color comes as red, green, blue, rather than blue, green, red.
-        name: what messages call the image.
         lend: whether pixels may stay in Pillow's memory, where those of color lie four bytes apart.
-
-    Raises:
-        FileFormatError: the bytes are no image, or a damaged one.
-        MXNetError: Pillow is not installed.
-
-    Source: MXNet 1.9.1 `imdecode`: drops transparency, keeps the upper byte of 16-bit samples, and leaves
-    photographs as they lie in the file, whatever their EXIF mark says. Decoders of JPEG may differ by a few
-    counts.
     """
     raw = bytes(data)
     image_module = _pillow("Image")
@@ -85,10 +76,7 @@ class _Loan:
     """Memory of Pillow as an array.
 
     Args:
-        address: where it begins.
-        height: number of rows.
         width: pixels in a row.
-        owner: what keeps it alive.
     """
 
     def __init__(self, address: int, height: int, width: int, owner: Any) -> None:
@@ -175,13 +163,7 @@ def encode(pixels: Any, extension: str = ".jpg", quality: int = 95) -> bytes:
         pixels: (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), uint8; blue, green, red as OpenCV keeps them.
 
     Args:
-        pixels: a NumPy array, or anything that becomes one.
-        extension: ".jpg" or ".jpeg", ".png", ".bmp", ".tif".
         quality: 1 to 100 for JPEG, compression 0 to 9 for PNG.
-
-    Raises:
-        ArgumentError: another shape, type, extension or quality.
-        MXNetError: Pillow is not installed.
     """
     array = np.asarray(pixels)
     if (

@@ -29,9 +29,6 @@ def pick_method(interp: int, old: tuple[int, int], new: tuple[int, int], draw: i
         old: (height, width) before.
         new: (height, width) after.
         draw: a random method, for 10.
-
-    Raises:
-        ArgumentError: `interp` is none of these.
     """
     if interp == _AUTO:
         if new[0] > old[0] and new[1] > old[1]:
@@ -55,17 +52,9 @@ def resize(image: torch.Tensor, width: int, height: int, interp: int = LINEAR) -
         returns: (height, width, C), of the same type.
 
     Args:
-        image: the image.
         width: new width in pixels.
         height: new height in pixels.
         interp: 0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos over 8 pixels.
-
-    Raises:
-        ArgumentError: an image without pixels, a size below 1, or an unknown method.
-        DTypeError: neither uint8 nor floating.
-
-    Source: OpenCV 3.4 `cv::resize`, including its 11-bit weights for 8-bit images, and area in place of
-    linear when both sides are halved.
     """
     if image.dim() != 3 or 0 in image.shape:
         raise ArgumentError(

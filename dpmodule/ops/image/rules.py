@@ -42,22 +42,14 @@ def straight(change: Callable[[Tensor], Tensor], data: Tensor) -> Tensor:
 
 
 def check_rank(name: str, shape: Shape, ranks: tuple[int, ...] = (3, 4)) -> None:
-    """Refuse data that is neither an image nor, where 4 is among `ranks`, a batch of images.
-
-    Raises:
-        ShapeError: its rank is none of `ranks`.
-    """
+    """Refuse data that is neither an image nor, where 4 is among `ranks`, a batch of images."""
     if shape is not None and len(shape) not in ranks:
         wanted = "(height, width, channels)" + (", or a batch of such" if 4 in ranks else "")
         raise ShapeError(f"{name}: data has shape {shape}, expected {wanted}")
 
 
 def check_channels(name: str, shape: Shape, channels: int) -> None:
-    """Refuse images of other than 1 or 3 channels.
-
-    Raises:
-        ShapeError: they have another number; 0 stands for an unknown one.
-    """
+    """Refuse images of other than 1 or 3 channels."""
     if shape is not None and channels not in (0, 1, 3):
         raise ShapeError(f"{name}: data of shape {shape} has {channels} channels, expected 1 or 3")
 
@@ -86,14 +78,7 @@ def uniform(env: Env, low: float, high: float) -> Tensor:
 def augment(
     name: str, attrs: dict[str, Attr] | None = None, random: bool = False, onnx: Onnx = _AUGMENTS
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """Declare an operator from one image to another of the same shape and type.
-
-    Args:
-        name: registry name.
-        attrs: as in `registry.op`.
-        random: whether it draws random numbers.
-        onnx: what becomes of it in ONNX.
-    """
+    """Declare an operator from one image to another of the same shape and type."""
 
     def declare(run: Callable[[Any, Env, Tensor], Tensor]) -> Callable[..., Tensor]:
         @wraps(run)

@@ -33,13 +33,10 @@ def warp_affine(
         returns: (height, width, C), uint8.
 
     Args:
-        image: the image.
-        matrix: maps places in `image` to places in the result.
         width: width of the result in pixels.
         height: height of the result in pixels.
         interp: 0 nearest, 1 or 3 linear, 2 cubic, 4 Lanczos over 8 pixels.
         fill: what stands where `image` does not reach.
-
     Source: OpenCV 3.4 `cv::warpAffine`: coordinates of 10 bits, 32 places between pixels, weights of 15 bits.
     """
     half = _COORDINATE_ONE // 2 if interp == NEAREST else _COORDINATE_ONE // _STEPS // 2

@@ -83,7 +83,6 @@ def declare_pair(function: Binary, sentence: str, equal: Names, broadcast: Names
         sentence: what it does, without a full stop.
         equal: names of the one for equal shapes, the registry name first.
         broadcast: names of the one that broadcasts, the registry name first.
-        onnx: the ONNX operator of both.
     """
     declare(
         equal[0],

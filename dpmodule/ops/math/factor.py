@@ -17,11 +17,7 @@ Tensors = Callable[..., torch.Tensor]
 
 
 def square(name: str, shape: Shape) -> Shape:
-    """Return the shape of square matrices with what one side says about the other.
-
-    Raises:
-        ShapeError: they are not square.
-    """
+    """Return the shape of square matrices with what one side says about the other."""
     if shape is None:
         return None
     if len(shape) < 2 or (shape[-1] != shape[-2] and shape[-1] and shape[-2]):

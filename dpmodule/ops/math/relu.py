@@ -16,7 +16,6 @@ def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """Return the gradient of the data: that of the output where it is above 0, NaN where it is NaN, else 0.
 
     Args:
-        grad: of the output.
         out: the output, at least 0 or NaN everywhere.
     """
     grad = torch.ops.aten.threshold_backward(grad, out, 0)

@@ -143,11 +143,7 @@ def extracttrian(a: Any) -> Tensors:
 
 
 def _side_of(a: Any, shape: tuple[int, ...]) -> int:
-    """Return the side of the matrices whose triangle has as many elements as the last axis.
-
-    Raises:
-        ShapeError: no triangle has that many.
-    """
+    """Return the side of the matrices whose triangle has as many elements as the last axis."""
     length = (isqrt(8 * shape[-1] + 1) - 1) // 2
     if length * (length + 1) // 2 != shape[-1]:
         raise ShapeError(

@@ -57,12 +57,7 @@ def _lanes() -> int:
 
 
 def _result_pays(sizes: _Sizes, computed: int) -> bool:
-    """Say whether the result's kernel is the fastest.
-
-    Args:
-        sizes: the convolution's.
-        computed: filters if it is for the result, channels if for the gradient of the data.
-    """
+    """Say whether the result's kernel is the fastest."""
     lanes, most = _lanes(), max(sizes.channels, sizes.filters)
     if not lanes or computed % lanes or sizes.height < 2 or not sizes.fill(lanes):
         return False
@@ -95,9 +90,6 @@ def takes(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> b
 
     Args:
         x: as for `convolve3x3`, like the others.
-        weight: the weight.
-        bias: the bias.
-        step: by how much windows move.
     """
     if is_recorded() or x.dim() != 4 or x.shape[2] % step or x.shape[3] % step:
         return False
@@ -124,12 +116,7 @@ def _convolved(
     """Run the result's kernel.
 
     Args:
-        x: the images.
-        shape: the result's.
         weight: its address, its strides in the order (filters, channels, rows, columns), and whether it is turned.
-        bias: the bias.
-        step: by how much windows move.
-        spread: how far the images' numbers lie apart, with zeros between.
     """
     images, channels, height, width = x.shape
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
@@ -206,8 +193,6 @@ def convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int
         returns: (N, F, H / step, W / step), in channels_last.
 
     Args:
-        x: the images.
-        weight: the weight.
         bias: what is added to each filter's numbers; None: nothing.
         step: by how much windows move, 1 or 2.
     """

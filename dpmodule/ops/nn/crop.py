@@ -27,11 +27,7 @@ def _wanted(a: Any, like: Shape) -> tuple[int, int]:
 
 
 def _corner(a: Any, spatial: tuple[int, ...], part: tuple[int, int]) -> tuple[int, int]:
-    """Return the first row and column of the part.
-
-    Raises:
-        ShapeError: the part does not lie inside.
-    """
+    """Return the first row and column of the part."""
     room = [0 if not x or not n else x - n for x, n in zip(spatial, part, strict=True)]
     offset = (room[0] // 2, room[1] // 2) if a.center_crop else a.offset
     if len(offset) != 2 or min(room) < 0:

@@ -39,9 +39,6 @@ def margins(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[in
     """Return what is cut off both ends of each axis and what is added again at its end.
 
     With a target shape both follow from it: half of the surplus is cut off, rounded up.
-
-    Raises:
-        ShapeError: the target is larger than the whole output, or cannot be reached.
     """
     rank = len(spatial)
     pads, adds = per_axis(a.pad, rank, 0, "pad"), per_axis(a.adj, rank, 0, "adj")

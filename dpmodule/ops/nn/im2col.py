@@ -26,13 +26,7 @@ _WINDOW = {
 
 
 class _Windows:
-    """The windows over one spatial shape.
-
-    Attributes:
-        kernel, stride, dilate, pad: one value per axis.
-        spatial: the image's axes.
-        counts: number of windows along each axis; 0 where the axis is unknown.
-    """
+    """The windows over one spatial shape."""
 
     __slots__ = ("counts", "dilate", "kernel", "pad", "spatial", "stride")
 

@@ -82,13 +82,7 @@ def product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None =
 
 
 def product_of_sizes(rows: int, columns: int, depth: int) -> Callable[..., torch.Tensor]:
-    """Return what is the fastest for ``left @ right.T + bias``; under `torch.no_grad`, all float32 on the CPU.
-
-    Args:
-        rows: of the left matrix.
-        columns: rows of the right matrix.
-        depth: columns of both.
-    """
+    """Return what is the fastest for ``left @ right.T + bias``; under `torch.no_grad`, all float32 on the CPU."""
     if pays(rows, columns, depth):
         return multiply
     if few_rows.pays(rows, columns, depth):

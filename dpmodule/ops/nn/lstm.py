@@ -27,13 +27,7 @@ Optional = torch.Tensor | None
 
 
 def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
-    """Say whether `small_lstm` takes these, and is the fastest; what does not fit together is left for torch to refuse.
-
-    Args:
-        x: as for `small_lstm`, like the others.
-        begin: both begin states.
-        weights: two weights, and no biases or two.
-    """
+    """Say whether `small_lstm` takes these, and is the fastest; torch refuses what does not fit together."""
     if is_recorded():  # looked at first, since the sizes may be unknown then
         return False
     rows, units = x.shape[1], weights[1].shape[1]
@@ -51,12 +45,7 @@ def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[t
 class _SequenceLayout:
     """A sequence's steps and rows as one axis, in the order in which its data lie in memory.
 
-    Args:
-        x: data, (T, N, K).
-        units: H.
-
     Attributes:
-        sizes: what the kernel wants to know about it.
         states: shape of all states in that order.
     """
 

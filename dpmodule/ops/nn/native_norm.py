@@ -55,13 +55,7 @@ def _is_vector(tensor: torch.Tensor, size: int) -> bool:
 
 
 def is_native(x: torch.Tensor, other: Optional, vectors: Sequence[torch.Tensor]) -> bool:
-    """Say whether `native_norm` takes these.
-
-    Args:
-        x: as for `native_norm`, like the others.
-        other: the other summand.
-        vectors: gamma, beta, moving mean and moving variance.
-    """
+    """Say whether `native_norm` takes these."""
     if is_recorded() or x.dim() != 4 or x.shape[1] % _CHANNELS:
         return False
     return (
@@ -148,9 +142,6 @@ def native_norm(
         x: data, (N, C, H, W) with channels innermost in memory, and more than one position.
         other: what is added to the result, laid out as the data; None: nothing.
         vectors: gamma, None for 1; beta, moving mean and moving variance, (C,).
-        eps: is added to the variance.
-        momentum: share of the old moving statistics that stays.
-        end: what is done with the result.
 
     Returns:
         (result, new moving mean, new moving variance)

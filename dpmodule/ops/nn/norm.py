@@ -32,7 +32,6 @@ def _with_vectors(
     Args:
         length: ``(a, data) -> elements`` of gamma and beta, 0 = unknown.
         statistics: ``(a, data) -> shape`` of the mean and deviation outputs.
-        least: number of axes data must have.
     """
 
     def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

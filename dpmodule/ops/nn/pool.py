@@ -88,11 +88,7 @@ _AVG: dict[int, Callable[..., torch.Tensor]] = {2: F.avg_pool2d, 3: _avg_pool3d}
 
 
 def _sizes(a: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the output's spatial shape; unknown dimensions (0) stay unknown.
-
-    Raises:
-        ShapeError: the window is longer than a padded axis, or attributes and data differ in rank.
-    """
+    """Return the output's spatial shape; unknown dimensions (0) stay unknown."""
     if a.global_pool:
         return (1,) * len(spatial)
     rank = len(spatial)

@@ -32,8 +32,6 @@ class WeightBlock(NamedTuple):
 
     Attributes:
         suffix: name without the cell's prefix, such as ``l0_i2h_f_weight``.
-        shape: of the piece as a matrix or vector.
-        offset: position of its first element.
     """
 
     suffix: str
@@ -54,11 +52,7 @@ class WeightBlock(NamedTuple):
 
 
 def gates(mode: str) -> tuple[str, ...]:
-    """Return the name parts of a mode's gates, in order.
-
-    Raises:
-        OpError: there is no such mode.
-    """
+    """Return the name parts of a mode's gates, in order."""
     if mode not in GATES:
         raise OpError(f"mode is {mode!r}, expected one of {', '.join(MODES)}")
     return GATES[mode]
@@ -90,15 +84,9 @@ def blocks(
     """Yield one block for each gate of each weight and bias, in the order of the layout.
 
     Args:
-        mode: one of `MODES`.
         num_layers: number of layers.
-        input_size: features of the input.
-        state_size: features of the state of one direction.
         bidirectional: whether a second network reads from the right.
         projection: features the hidden state of an LSTM is projected to; None means no projection.
-
-    Raises:
-        OpError: there is no such mode.
 
     Example:
         >>> [b.suffix for b in blocks("gru", 1, 2, 3)][:4]
@@ -181,15 +169,9 @@ def input_size(
     """Return the number of input features that a flat vector of `size` elements is made for.
 
     Args:
-        size: elements of the vector.
-        mode: as the others, see `blocks`.
         num_layers: number of layers.
-        state_size: features of the state of one direction.
         bidirectional: whether a second network reads from the right.
         projection: features of a projected state, or None.
-
-    Raises:
-        ShapeError: no number of input features gives this size.
     """
     rows = len(gates(mode)) * state_size * (2 if bidirectional else 1)
     rest = size - vector_size(mode, num_layers, 0, state_size, bidirectional, projection)
@@ -214,14 +196,9 @@ def unpack(
 
     Args:
         vector: NumPy array, tensor or NDArray of one axis.
-        mode: as the others, see `blocks`.
         num_layers: number of layers.
-        state_size: features of the state of one direction.
         bidirectional: whether a second network reads from the right.
         projection: features of a projected state, or None.
-
-    Raises:
-        ShapeError: the vector's size fits no number of input features.
     """
     features = input_size(vector.shape[0], mode, num_layers, state_size, bidirectional, projection)
     layout = blocks(mode, num_layers, features, state_size, bidirectional, projection)

@@ -26,13 +26,7 @@ def image_of(name: str, rois: torch.Tensor, count: int, low: int = 0) -> torch.T
     """Return the image number of each region, int32.
 
     Args:
-        name: the operator, for the message.
         rois: (R, columns), the image number first.
-        count: how many images there are.
-        low: least number that may come.
-
-    Raises:
-        BoundsError: a number is below `low` or not below `count`.
     """
     image = rois[:, 0].int()
     if image.numel():
@@ -62,7 +56,6 @@ def region_rule(
     """Make the shape rule of an operator on data (N, C, H, W) and rois (R, columns).
 
     Args:
-        columns: widths that rois may have.
         size: ``(a, data) -> (channels, height, width)`` of the output.
     """
 
@@ -154,7 +147,6 @@ def _levels(
     """Give the maxima of all windows of 2**i by 2**j pixels, for each (i, j) that bins need, with those bins.
 
     Args:
-        pixels: (N, H, W, C).
         code: (bins,) 64 * i + j; negative for bins that need none.
     """
     tall, tall_level = pixels, 0

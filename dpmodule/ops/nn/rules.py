@@ -26,13 +26,8 @@ def agree(name: str, have: Shape, want: Shape, data: Shape) -> Shape:
     """Merge the shape of an input with what the data demands.
 
     Args:
-        name: the input's name, for the message.
         have: what is known about it, with 0 and None for the unknown.
-        want: what follows from the data.
         data: the data's shape.
-
-    Raises:
-        ShapeError: they contradict each other.
     """
     try:
         return unify(have, want)
@@ -41,11 +36,7 @@ def agree(name: str, have: Shape, want: Shape, data: Shape) -> Shape:
 
 
 def kernel_rank(a: Any, data: tuple[int, ...]) -> int:
-    """Return over how many axes of the data a layer's kernel goes.
-
-    Raises:
-        ShapeError: none that there are kernels for, or the data has not as many.
-    """
+    """Return over how many axes of the data a layer's kernel goes."""
     rank = len(a.kernel)
     if not 1 <= rank <= 3:
         raise ShapeError(f"kernel is {a.kernel}, expected 1, 2 or 3 values")
@@ -55,11 +46,7 @@ def kernel_rank(a: Any, data: tuple[int, ...]) -> int:
 
 
 def grouped_channels(a: Any, data: tuple[int, ...]) -> int:
-    """Return how many channels the data of a convolution has, either way round.
-
-    Raises:
-        ShapeError: these or the filters cannot be split into groups of one size, or the kernel does not fit.
-    """
+    """Return how many channels the data of a convolution has, either way round."""
     kernel_rank(a, data)
     channels = to_first(data, channels_last(a.layout))[1]
     if a.num_filter % a.num_group or channels % a.num_group:
@@ -80,7 +67,6 @@ def layer(
     Unknown dimensions (0) stay unknown where they matter: a batch size may come later, also from the output.
 
     Args:
-        names: the inputs after the first.
         params: ``(a, data) -> shapes`` of those inputs; more than there are inputs is fine.
         output: ``(a, data) -> shape``.
     """
@@ -99,11 +85,7 @@ def layer(
 
 
 def per_axis(values: tuple[int, ...], rank: int, default: int, name: str) -> tuple[int, ...]:
-    """Return one value per spatial axis, or the default on all of them if none were given.
-
-    Raises:
-        ShapeError: another number of values than axes.
-    """
+    """Return one value per spatial axis, or the default on all of them if none were given."""
     if not values:
         return (default,) * rank
     if len(values) != rank:
@@ -117,12 +99,6 @@ def window_size(size: int, kernel: int, stride: int, pad: int, up: bool = False)
     Args:
         size: elements on the axis.
         kernel: window length, dilation included.
-        stride: step between windows.
-        pad: elements added at both ends.
-        up: count a last window that sticks out, too.
-
-    Raises:
-        ShapeError: the window is longer than the padded axis.
     """
     if not size:
         return 0

@@ -33,8 +33,6 @@ class ScoreBlocks(NamedTuple):
 
     Attributes:
         softmax: attributes of the `SoftmaxOutput`, without multi_output, smooth_alpha and out_grad.
-        dense: the function of the `FullyConnected`.
-        has_bias: whether it has a bias.
     """
 
     softmax: Any
@@ -204,7 +202,6 @@ def train_blocks(
     """Run a dense layer and its softmax, so that backward can start below the softmax.
 
     Args:
-        fixed: attributes.
         env: device; the memory to use, if there is some.
         data: (N, ...).
         rest: weight (M, K), bias (M,) if there is one, and label (N,).
@@ -237,13 +234,5 @@ def predict_blocks(fixed: ScoreBlocks, env: Env, data: torch.Tensor, *rest: torc
 def seed_of_blocks(
     a: Any, env: Env, out: torch.Tensor, root: torch.Tensor, label: torch.Tensor
 ) -> torch.Tensor:
-    """Return the gradient with which backward starts at the first result of `train_blocks`.
-
-    Args:
-        a: attributes of the `SoftmaxOutput`.
-        env: of the run.
-        out: the probabilities, as they now are.
-        root: what `train_blocks` returned.
-        label: the label.
-    """
+    """Return the gradient with which backward starts at the first result of `train_blocks`."""
     return out.unsqueeze(0) if root.dim() == 3 else softmax_output_grad(a, env, out, root, label)

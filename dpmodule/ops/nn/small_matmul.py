@@ -53,7 +53,6 @@ def pays_packed(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
     """Say whether `dense` is the fastest for some layers, and there is one.
 
     Args:
-        rows: samples.
         layers: how many features each makes, and how many it reads.
     """
     return (
@@ -142,7 +141,6 @@ def dense(data: torch.Tensor, layers: Sequence[DenseLayer]) -> torch.Tensor:
 
     Args:
         data: (rows, features), contiguous; like the others, float32 on the CPU.
-        layers: the layers; biases are contiguous.
     """
     result = data.new_empty(len(data), layers[-1][0])
     given = [len(data), data.data_ptr(), result.data_ptr(), torch.get_num_threads()]

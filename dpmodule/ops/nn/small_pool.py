@@ -38,9 +38,6 @@ def max_pool(data: torch.Tensor, kernel: Pair, stride: Pair, pad: Pair, full: bo
         returns: (N, C, H', W'), in channels_last.
 
     Args:
-        data: the images.
-        kernel: sizes of the window.
-        stride: its steps.
         pad: numbers around the image, which are never the greatest; at most half of the kernel.
         full: whether a window may stick out at the end, if it begins within the image or the padding before it.
     """

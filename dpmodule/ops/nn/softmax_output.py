@@ -17,14 +17,7 @@ from .small_softmax import row_softmax
 
 
 def _add_at_labels(grad: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
-    """Add a number at the class of each label, in place; a label that is no class adds nothing.
-
-    Args:
-        grad: classes on `axis`.
-        labels: int64, with length 1 on `axis`.
-        axis: axis of the classes.
-        value: the number.
-    """
+    """Add a number at the class of each label, in place; a label that is no class adds nothing."""
     inside = labels.clamp(0, grad.shape[axis] - 1)
     return grad.scatter_add_(axis, inside, (labels == inside).to(grad.dtype).mul_(value))
 

@@ -20,11 +20,7 @@ _CUDNN_OFF = Attr(optional(boolean), "accepted and ignored", None)
 
 
 def _target(a: Any) -> tuple[int, int]:
-    """Return the grid's height and width.
-
-    Raises:
-        OpError: `target_shape` is not two numbers from 1.
-    """
+    """Return the grid's height and width."""
     if len(a.target_shape) != 2 or min(a.target_shape) < 1:
         raise OpError(f"target_shape is {a.target_shape}, expected a height and a width from 1")
     return a.target_shape[0], a.target_shape[1]

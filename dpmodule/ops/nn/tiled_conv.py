@@ -31,7 +31,6 @@ class Sizes(NamedTuple):
     Attributes:
         data: (N, C, H, W).
         result: (N, F, H', W').
-        given: the kernel's arguments that say so.
     """
 
     data: tuple[int, ...]
@@ -69,8 +68,6 @@ class TiledConvolution:
     """A convolution of sizes that do not change, but for those of images and how many they are.
 
     Args:
-        filters: how many.
-        kernel, stride, dilate, pad: for height and width.
         rectifies: whether negative numbers and NaN become 0.
     """
 
@@ -125,11 +122,6 @@ class TiledConvolution:
             weight: (F, C, kernel height, kernel width).
             bias: (F,), or None.
             returns: (blocks, kernel height, kernel width, C, filters in a block), and (all filters of the blocks,).
-
-        Args:
-            weight: the weight.
-            bias: the bias.
-            channels: of the data.
         """
         shape = (self._filters, channels, *(axis[0] for axis in self._axes))
         if weight.shape != shape or not (bias is None or bias.shape == shape[:1]):
@@ -160,14 +152,6 @@ class TiledConvolution:
             data: (N, C, H, W).
             weight, bias: as `pack` returns them.
             other: what is added, of the result's shape (N, F, H', W'), or None.
-
-        Args:
-            sizes: what `sizes` returns for the data.
-            data: the data.
-            weight: the weight.
-            bias: the bias.
-            other: what is added.
-            overwrites: whether the result may be written over it.
         """
         data = data.contiguous(memory_format=torch.channels_last)
         other = None if other is None else other.contiguous(memory_format=torch.channels_last)
@@ -184,7 +168,6 @@ class TiledConvolution:
         """Return what tells the kernel to do the same.
 
         Args:
-            sizes: what `sizes` returns for the data.
             places: which of the addresses that the kernel gets, too, are those of data, weight, bias, summand (an
                 address of 0 for none) and result, all in channels_last.
         """

@@ -49,10 +49,6 @@ def unfold(images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
     Shape:
         images: (N, C, H, W), of any strides.
         returns: (N * windows, C * kernel height * kernel width), in the order of a weight (F, C, *kernel).
-
-    Args:
-        images: the images.
-        grid: where the windows lie.
     """
     if (
         is_plain(images)

@@ -38,14 +38,7 @@ def _smoothed(counts: torch.Tensor) -> torch.Tensor | None:
 
 
 def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, quantized: int) -> float:
-    """Return the Kullback-Leibler divergence of a clipped histogram and what few bins make of it.
-
-    Args:
-        kept: counts of the bins inside the threshold, 0 for the first.
-        left: sum of the counts up to the first bin.
-        right: sum of those beyond the last bin.
-        quantized: number of bins left after quantization.
-    """
+    """Return the Kullback-Leibler divergence of a clipped histogram and what few bins make of it."""
     clipped = kept.clone()
     clipped[0] = left
     clipped[-1] += right

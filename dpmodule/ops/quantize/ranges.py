@@ -79,11 +79,7 @@ def product_range(
 
 
 def of_types(name: str, tensors: dict[str, torch.Tensor], *kinds: str) -> None:
-    """Refuse inputs of other types.
-
-    Raises:
-        DTypeError: names the operator, the input, what came and what is expected.
-    """
+    """Refuse inputs of other types."""
     for key, tensor in tensors.items():
         if name_of(tensor.dtype) not in kinds:
             raise DTypeError(
@@ -93,10 +89,6 @@ def of_types(name: str, tensors: dict[str, torch.Tensor], *kinds: str) -> None:
 
 
 def both_or_none(name: str, a: Any) -> None:
-    """Refuse one end of a range without the other.
-
-    Raises:
-        OpError: only one is given.
-    """
+    """Refuse one end of a range without the other."""
     if (a.min_calib_range is None) != (a.max_calib_range is None):
         raise OpError(f"{name}: min_calib_range and max_calib_range belong together, only one is given")

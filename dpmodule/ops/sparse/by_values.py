@@ -46,11 +46,7 @@ _NEVER = frozenset(_OTHERWISE.split())
 
 
 def agreeing(name: str, inputs: Sequence[Any]) -> Ragged:
-    """Return the first ragged value among an operator's inputs.
-
-    Raises:
-        ShapeError: the rows of another one are not as long.
-    """
+    """Return the first ragged value among an operator's inputs."""
     ragged = [value for value in inputs if isinstance(value, Ragged)]
     for other in ragged[1:]:
         if not ragged[0].has_rows_of(other):

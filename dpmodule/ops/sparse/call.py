@@ -108,8 +108,6 @@ def fitting(grad: Any, takes_rows: bool, wanted: bool) -> Any:
 
     Args:
         grad: a tensor, a record, or None.
-        takes_rows: see `SparseCall`.
-        wanted: whether there is something that it goes to.
     """
     if not wanted or grad is None:
         return None
@@ -124,9 +122,6 @@ class SparseCall:
     """An operator run by its sparse rule, callable like an operator's `run`.
 
     Args:
-        op: the operator.
-        rule: its rule, which applies to these inputs.
-        stypes: storage types of the outputs.
         takes_rows: for each input, whether its gradient may be one of rows: variables and sparse values take them,
             dense values made by other operators do not.
     """

@@ -43,13 +43,7 @@ def _shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 class _LSTMStep:
-    """The LSTM's step.
-
-    Args:
-        a: the operator's attributes.
-        bias: (4H,) or (7H,).
-        units: H.
-    """
+    """The LSTM's step."""
 
     def __init__(self, a: Any, bias: Tensor, units: int) -> None:
         self._gate = _ACTIVATIONS[a.gate_activation]

@@ -26,15 +26,7 @@ _WIDE = (torch.float32, torch.float64)
 
 
 def _product(matrix: Csr, columns: Tensor, width: int, dense: Tensor, flip: bool = False) -> Tensor:
-    """Return the matrix, or its transpose, times a dense one.
-
-    Args:
-        matrix: the stored elements.
-        columns: their columns; `matrix.columns`, or renumbered ones.
-        width: how many columns there are.
-        dense: (width, K), or (rows, K) for the transpose.
-        flip: whether to transpose.
-    """
+    """Return the matrix, or its transpose, times a dense one."""
     rows, values, height = matrix.row_numbers(), matrix.values, matrix.shape[0]
     places, shape = ((columns, rows), (width, height)) if flip else ((rows, columns), (height, width))
     if values.dtype not in _WIDE or dense.dtype != values.dtype:

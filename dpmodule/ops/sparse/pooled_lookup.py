@@ -28,7 +28,6 @@ class LookupPool(NamedTuple):
     """What a pooled lookup does.
 
     Attributes:
-        lookup: attributes of `Embedding`.
         pool: attributes of `sequence_pool`, of one of the kinds in `POOLED`.
     """
 
@@ -79,13 +78,7 @@ def _storage(a: Any, stypes: Stypes) -> Stypes:
 
 
 class _OneOrBoth:
-    """A pooled lookup, or where torch has no kernels for it the lookup and the pooling one after the other.
-
-    Args:
-        lookup: the step of `Embedding`, a function of attributes, environment and inputs.
-        pool: that of `sequence_pool`.
-        fused: the pooled lookup.
-    """
+    """A pooled lookup, or where torch has no kernels for it the lookup and the pooling one after the other."""
 
     def __init__(
         self, lookup: Callable[..., Any], pool: Callable[..., Any], fused: Callable[..., Any]
@@ -105,10 +98,6 @@ class _OneOrBoth:
 
 def pooled_lookup(lookup: SparseCall, pool: SparseCall) -> SparseCall:
     """Return what does the work of an `Embedding` on ragged data and of the `sequence_pool` that reads it.
-
-    Args:
-        lookup: the one, as it runs by itself.
-        pool: the other.
 
     Returns:
         A function of a `LookupPool`, an environment, ragged numbers (N,) and a table (input_dim, output_dim); its

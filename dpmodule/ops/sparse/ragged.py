@@ -39,36 +39,29 @@ class Ragged(Sparse):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether a gradient is recorded."""
         return self.values.requires_grad
 
     def requires_grad_(self, wanted: bool = True) -> Ragged:
-        """Record a gradient from here on."""
         self.values.requires_grad_(wanted)
         return self
 
     def leaf(self) -> Tensor:
-        """Return the values."""
         return self.values
 
     def detach(self) -> Ragged:
-        """Return the same values, with a version counter of their own, without their history."""
         found = self.replaced(self.values.data)
         found.home = self.home
         return found
 
     def clone(self) -> Ragged:
-        """Return a copy, with this one's history."""
         return self.replaced(self.values.clone())
 
     # other values in the same rows
 
     def replaced(self, values: Tensor) -> Ragged:
-        """Return other values in the same rows; their trailing axes may be others."""
         return Ragged(values, self.offsets, self._known)
 
     def emptied(self) -> Ragged:
-        """Return as many rows without elements."""
         return Ragged(self.values[:0], torch.zeros_like(self.offsets))
 
     def to(self, device: torch.device) -> Ragged:
@@ -78,7 +71,6 @@ class Ragged(Sparse):
         return Ragged(self.values.to(device), self.offsets.to(device))
 
     def dense(self) -> Tensor:
-        """Refuse: rows of different lengths are no dense array."""
         raise OpError("a ragged value is to be read as a dense one, which it never becomes by itself")
 
     # rows
@@ -129,9 +121,6 @@ class Ragged(Sparse):
 
         Returns:
             (T, ...).
-
-        Raises:
-            ShapeError: there is another number of rows.
         """
         if not dense.dim() or dense.shape[0] != self.shape[0]:
             raise ShapeError(

@@ -26,7 +26,6 @@ class Sparse:
     """What all kinds share: stored values, a full shape, and an anchor for gradients.
 
     Attributes:
-        values: the stored elements.
         shape: lengths of all axes.
         anchor: where gradients flow; None where nothing is recorded.
         home: the array that these are the parts of, None for what an operator made; a state is written there.
@@ -131,15 +130,12 @@ class Rows(Sparse):
         )
 
     def replaced(self, values: Tensor) -> Rows:
-        """Return a record of other rows in the same places, without an anchor."""
         return Rows(self.rows, values, self.shape)
 
     def emptied(self) -> Rows:
-        """Return no rows of the same shape."""
         return Rows(self.rows[:0], self.values[:0], self.shape)
 
     def dense(self) -> Tensor:
-        """Return all rows; the stored ones themselves if none is missing."""
         if self.rows.numel() == self.shape[0]:
             return self.values
         return self.values.new_zeros(self.shape).index_copy_(0, self.rows, self.values)
@@ -189,7 +185,6 @@ class Csr(Sparse):
         self._known: dict[str, Any] = {} if known is None else known
 
     def replaced(self, values: Tensor) -> Csr:
-        """Return a record of other elements in the same places, without an anchor."""
         return Csr(self.starts, self.columns, values, self.shape, self._known)
 
     def to(self, device: torch.device) -> Csr:
@@ -215,11 +210,9 @@ class Csr(Sparse):
         return found
 
     def emptied(self) -> Csr:
-        """Return a matrix of the same shape that stores nothing."""
         return Csr(torch.zeros_like(self.starts), self.columns[:0], self.values[:0], self.shape)
 
     def dense(self) -> Tensor:
-        """Return all elements; those stored twice add up."""
         places = self.row_numbers(), self.columns
         return self.values.new_zeros(self.shape).index_put_(places, self.values, accumulate=True)
 
@@ -257,7 +250,6 @@ def row_gradient(rows: Tensor, values: Tensor, shape: Sequence[int], distinct: b
     Args:
         rows: their numbers, (R,) int64.
         values: the rows, (R, ...).
-        shape: of the whole.
         distinct: `rows` ascends without repetition; if not, rows of one number add up.
     """
     if distinct:

@@ -33,10 +33,6 @@ def _grad_storage(a: Any, stypes: Stypes) -> Stypes:
 def packed(data: Ragged, from_end: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """Return how torch packs rows: the longest first, element by element.
 
-    Args:
-        data: the rows.
-        from_end: whether each row's last element comes first.
-
     Returns:
         places: of each element among the packed ones, (T,).
         order: the rows from the longest on, (N,).

@@ -69,8 +69,6 @@ def add_rule(
     """Enter a rule for operators by name.
 
     Args:
-        names: registry names, as one text or several.
-        rule: what they do.
         alone: tells from the attributes whether the rule counts even where all inputs are dense; None = never, unless
             the table here says otherwise.
     """
@@ -84,7 +82,6 @@ def add_ragged_rule(name: str, rule: SparseRule, alone: Callable[[Any], bool] | 
     """Enter what an operator does where one of its inputs is ragged, if that is not to run on the values.
 
     Args:
-        name: registry name.
         rule: what it does; a storage of None means that it does not take these inputs.
         alone: as for `add_rule`; the rule then counts where no input is ragged, too.
     """
@@ -106,11 +103,7 @@ def rule_of(op: Op, stypes: Stypes = ()) -> SparseRule | None:
     """Return an operator's rule, None if it reads dense values.
 
     Args:
-        op: the operator.
         stypes: storage types of its inputs; operators on ragged values have rules of their own.
-
-    Raises:
-        OpError: an input is ragged, and the operator takes no ragged inputs: it never reads a dense copy of them.
     """
     _import_rules()
     if "ragged" not in stypes:

@@ -31,14 +31,7 @@ def _refused(name: str, values: str = "data") -> OpError:
 
 
 def _add_rule(name: str, run: Any, output: str = "ragged", position: int = 0) -> None:
-    """Enter an operator that takes ragged data and no other.
-
-    Args:
-        name: the operator.
-        run: ``(a, env, *inputs) -> output``, which torch differentiates.
-        output: storage type of what it returns.
-        position: which input must be ragged; beside it only the first may be.
-    """
+    """Enter an operator that takes ragged data and no other."""
 
     def storage(a: Any, stypes: Stypes) -> Stypes:
         if stypes[position] != "ragged":
@@ -63,7 +56,6 @@ def row_sums(data: Ragged, values: Tensor) -> Tensor:
     """Return the sum of each row's elements; zeros for an empty row.
 
     Args:
-        data: the rows.
         values: (T, ...), in place of the data's.
     """
     found = values.new_zeros((data.shape[0], *values.shape[1:]))
@@ -99,12 +91,7 @@ def _max(data: Ragged) -> Tensor:
 
 
 def _picked(data: Ragged, places: Tensor) -> Tensor:
-    """Return elements by place, zeros where a row is empty.
-
-    Args:
-        data: (N, ...).
-        places: (N, ...) int64.
-    """
+    """Return elements by place, zeros where a row is empty."""
     if not data.values.shape[0]:
         return data.values.new_zeros(data.shape)
     empty = data.lengths().eq(0).view(-1, *[1] * (data.values.dim() - 1))

@@ -89,11 +89,9 @@ def multi(
     """Declare an operator over groups (weight, gradient, *states); the decorated function makes their rules.
 
     Args:
-        name: registry name.
         states: inputs of each group that get new values; "weight32" stands for a float32 copy of a 16-bit weight.
         attrs: attributes in MXNet's order.
         count: the attribute that holds the number of groups.
-        tail: inputs after the groups.
         tail_shape: their shape, by the number of groups.
     """
     members = (arg("weight"), arg("grad"), *(aux(each) for each in states))
@@ -123,11 +121,7 @@ def multi(
 
 
 def pairs(lrs: Iterable[Any], wds: Iterable[Any]) -> list[tuple[Any, Any]]:
-    """Pair learning rates and decays.
-
-    Raises:
-        OpError: they differ in number.
-    """
+    """Pair learning rates and decays."""
     rates, decays = list(lrs), list(wds)
     if len(rates) != len(decays):
         raise OpError(

@@ -41,13 +41,7 @@ BETAS = {
 
 
 def scaled(grad: Tensor, rescale: Any, clip: float) -> Tensor:
-    """Return a gradient rescaled and cut.
-
-    Args:
-        grad: the gradient.
-        rescale: factor, a number or a tensor.
-        clip: limit; negative for none.
-    """
+    """Return a gradient rescaled and cut."""
     return cut(grad * rescale, clip)
 
 
@@ -74,12 +68,7 @@ def mixed(rule: Rule) -> Rule:
 
 
 def check_wide(weight: Tensor, grad: Tensor, others: Sequence[Tensor], weight32: Tensor) -> None:
-    """Refuse inputs of other types or shapes than an operator with a float32 copy takes.
-
-    Raises:
-        DTypeError: gradient and weight differ in type, or a state is not float32.
-        ShapeError: an input has not the weight's shape.
-    """
+    """Refuse inputs of other types or shapes than an operator with a float32 copy takes."""
     if grad.dtype != weight.dtype:
         raise DTypeError(f"grad is {name_of(grad.dtype)}, expected {name_of(weight.dtype)} as weight is")
     for state in (*others, weight32):
@@ -141,13 +130,8 @@ def step(
     """Declare an update operator; the decorated function makes its rule from the attributes.
 
     Args:
-        name: registry name.
         states: inputs with the weight's shape that get new values.
         attrs: attributes in MXNet's order.
-        inputs: inputs before the states.
-        reads: inputs after the states that are only read.
-        tail: inputs after those that hold one number each.
-        fields: as in `registry.op`.
     """
     listed: list[Input] = [
         *(arg(each) for each in inputs),

@@ -18,10 +18,6 @@ class PoolTrials:
     """The trials of one kind of pool; methods that begin with ``_try_`` are run, each in a loop of its own.
 
     Args:
-        factory: returns a new pool of so many workers.
-        good: arguments of a job that ends at once.
-        bad: arguments of one that raises.
-        slow: arguments of one that takes a while.
         check: looks at the result of a good job and says whether it is right.
     """
 

@@ -16,7 +16,6 @@ class StreamTrials:
     """The trials of one kind of stream; methods that begin with ``_try_`` are run, each in a loop of its own.
 
     Args:
-        factory: returns a new stream.
         items: returns new items to put; called where the loop runs.
         expected: what comes out when all are put at once, in this order; None: the items, in any order.
     """

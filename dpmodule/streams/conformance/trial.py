@@ -39,11 +39,7 @@ async def failure_of(awaitable: Awaitable[Any]) -> BaseException | None:
 def run_trials(
     trials: Mapping[str, Trial], new_loop: Callable[[], asyncio.AbstractEventLoop], timeout_s: float
 ) -> list[str]:
-    """Run all trials and return their names.
-
-    Raises:
-        ConformanceError: some failed.
-    """
+    """Run all trials and return their names."""
     problems = []
     is_frozen = (
         gc.get_freeze_count() > 0

@@ -47,11 +47,7 @@ def _core(control: c.Control) -> Any:
 
 
 def writer_core(control: c.Control, fd: int, own: c.Signal, other: c.Signal, find: Find) -> Any:
-    """Return the hot part of a writer.
-
-    Raises:
-        StateError: the pipe needs the extension, and this process has none.
-    """
+    """Return the hot part of a writer."""
     core = _core(control)
     if core is None:
         return WriterCore(control, own, other, find)
@@ -59,11 +55,7 @@ def writer_core(control: c.Control, fd: int, own: c.Signal, other: c.Signal, fin
 
 
 def reader_core(control: c.Control, fd: int, own: c.Signal, other: c.Signal) -> Any:
-    """Return the hot part of a reader.
-
-    Raises:
-        StateError: the pipe needs the extension, and this process has none.
-    """
+    """Return the hot part of a reader."""
     core = _core(control)
     if core is None:
         return ReaderCore(control, own, other)

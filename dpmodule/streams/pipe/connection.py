@@ -31,19 +31,12 @@ class Connection:
     The first use in a process claims the side for it; from then on the other side notices when that process ends.
 
     Args:
-        side: `WRITER` or `READER`.
-        parts: its descriptors.
         make_core: makes the hot part from the shared block, its descriptor, and the signals of this side and the other.
 
     Attributes:
-        name: of the side.
-        control: the shared block.
-        frames: the socket.
-        watch: of the descriptors in an event loop.
         core: the hot part, None until the side has been claimed.
         waiting: number of the thread of the call that waits on this end, None while there is none.
         sibling: returns the other side's connection, if this process has it too.
-        closed: whether this end has been closed.
         gone: whether all that this process held of it has been let go of.
     """
 
@@ -67,12 +60,7 @@ class Connection:
     # --- whose it is
 
     def claim(self) -> None:
-        """Make this process the owner of the side, if it is not yet.
-
-        Raises:
-            PipeClosed: this end is closed.
-            StateError: the side belongs to another process.
-        """
+        """Make this process the owner of the side, if it is not yet."""
         if self.closed:
             if not self._busy:
                 self.drop()  # close() came while this thread was inside the core
@@ -98,13 +86,6 @@ class Connection:
         """Enter a child process as the owner of this end and let go of the copy here.
 
         Without it the child becomes the owner when it first uses its copy; if it ends before that, nobody notices.
-
-        Args:
-            pid: the child's process id.
-
-        Raises:
-            ArgumentError: `pid` is no process id.
-            StateError: the end belongs to this process, or to another one.
         """
         if type(pid) is not int or pid < 1:
             raise ArgumentError(f"hand_over: pid is {pid!r}, expected the process id of a child")
@@ -119,11 +100,7 @@ class Connection:
             self.drop()
 
     def give_away(self) -> list[Any]:
-        """Return handles by which multiprocessing hands the descriptors on; this copy cannot be used any more.
-
-        Raises:
-            StateError: the end is in use or closed.
-        """
+        """Return handles by which multiprocessing hands the descriptors on; this copy cannot be used any more."""
         from multiprocessing import reduction
 
         if self.core is not None or self.closed:
@@ -148,11 +125,7 @@ class Connection:
     # --- waiting
 
     def enter(self) -> None:
-        """Begin a call that may wait.
-
-        Raises:
-            StateError: another one waits on this end.
-        """
+        """Begin a call that may wait."""
         if self.closed or self.gone or self.core is None:
             self.claim()
         if self.waiting is not None and not self.watch.stale():
@@ -198,11 +171,7 @@ class Connection:
         return self._peer.pid != 0 and not (self._peer.polled or self._peer.dead)
 
     def block(self, deadline: float | None) -> None:
-        """Wait in this thread until something may have changed.
-
-        Raises:
-            PipeTimeout: the time, of `time.monotonic`, is over.
-        """
+        """Wait in this thread until something may have changed."""
         self.look()
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
@@ -325,11 +294,6 @@ class LoopWatch:
     """Watches an end's signal, socket and process in the running loop; moves when the end is used in another one.
 
     The loop keeps these alive, and not the end.
-
-    Args:
-        signal: wakes this side.
-        frames: the socket.
-        peer: the process at the other end.
     """
 
     def __init__(self, signal: Signal, frames: PipeFrames, peer: Peer) -> None:
@@ -339,11 +303,7 @@ class LoopWatch:
         self._waiter: asyncio.Future[None] | None = None
 
     def attach(self) -> None:
-        """Watch in the running loop.
-
-        Raises:
-            LoopClosedError: no loop is running, or it is being closed.
-        """
+        """Watch in the running loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError as error:

@@ -55,11 +55,7 @@ DATA, FAILURE, OBJECT = 1, 2, 3
 
 
 def anonymous_file(size: int) -> int:
-    """Return the descriptor of shared memory without a name, of `size` bytes, all 0.
-
-    Raises:
-        FileError: the system has no descriptor or no memory left.
-    """
+    """Return the descriptor of shared memory without a name, of `size` bytes, all 0."""
     try:
         fd = _open_anonymous()
     except OSError as error:
@@ -93,11 +89,7 @@ def process_start(pid: int) -> int:
 
 
 class Control:
-    """The shared block, mapped into this process.
-
-    Args:
-        fd: its descriptor, which stays the caller's.
-    """
+    """The shared block, mapped into this process."""
 
     def __init__(self, fd: int) -> None:
         self.words = memoryview(mmap.mmap(fd, SIZE)).cast("Q")
@@ -146,7 +138,6 @@ class Signal:
     """A descriptor that becomes readable when the other side has news: an eventfd, or a pipe where there is none.
 
     Args:
-        read: the descriptor to watch.
         write: the one to write to; the same for an eventfd.
     """
 
@@ -227,11 +218,7 @@ class PipeFrames:
         self._fds: deque[int] = deque()
 
     def send(self, kind: int, number: int, size: int, fd: int = -1) -> None:
-        """Send one frame; waits while the socket is full, which bounded use of it prevents.
-
-        Raises:
-            OSError: nobody is at the other end.
-        """
+        """Send one frame; waits while the socket is full, which bounded use of it prevents."""
         data = _FORM.pack(kind, number, size)
         while True:
             try:
@@ -245,11 +232,7 @@ class PipeFrames:
         self.count = (self.count + 1) & 0xFFFF_FFFF
 
     def fill(self) -> None:
-        """Read what has come, without waiting.
-
-        Raises:
-            FileError: there is no descriptor left for those that have come; they come with the next call.
-        """
+        """Read what has come, without waiting."""
         while not self.ended:
             try:
                 self._check_room()
@@ -310,12 +293,7 @@ POLL_S = 0.25
 
 
 class Peer:
-    """The process that has claimed the other side, if any has.
-
-    Args:
-        control: the shared block.
-        side: the other side.
-    """
+    """The process that has claimed the other side, if any has."""
 
     def __init__(self, control: Control, side: int) -> None:
         self._control, self.side = control, side

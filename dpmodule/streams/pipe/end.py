@@ -24,9 +24,6 @@ class PipeEnd:
     The first use in a process claims the side for it; from then on the other side notices when that process ends.
 
     An end has methods of the core for itself while it is free to use, which `_start_fast` sets and `_stop_fast` resets.
-
-    Args:
-        connection: to the other end.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -43,10 +40,6 @@ class PipeEnd:
         """Make this process the owner of this end, as its first use does.
 
         Copies of it in other processes, also in those that are forked later, then can only be closed.
-
-        Raises:
-            PipeClosed: this end is closed.
-            StateError: the end belongs to another process.
         """
         self._connection.claim()
         if self._connection.waiting is None:
@@ -56,13 +49,6 @@ class PipeEnd:
         """Enter a child process as the owner of this end and let go of the copy here.
 
         Without it the child becomes the owner when it first uses its copy; if it ends before that, nobody notices.
-
-        Args:
-            pid: the child's process id.
-
-        Raises:
-            ArgumentError: `pid` is no process id.
-            StateError: the end belongs to this process, or to another one.
         """
         self._connection.hand_over(pid)
 
@@ -138,11 +124,7 @@ def introduce(reader: PipeEnd, writer: PipeEnd) -> None:
 
 
 def deadline_of(timeout: float | None) -> float | None:
-    """Return when a time in seconds from now is over, by `time.monotonic`; None for never.
-
-    Raises:
-        ArgumentError: `timeout` is no number.
-    """
+    """Return when a time in seconds from now is over, by `time.monotonic`; None for never."""
     if timeout is None:
         return None
     if not isinstance(timeout, (int, float)):

@@ -80,11 +80,7 @@ class Leaf(NamedTuple):
 
 
 def code_of(dtype: torch.dtype) -> int:
-    """Return the number of a dtype.
-
-    Raises:
-        StructureError: tensors of this type cannot be sent.
-    """
+    """Return the number of a dtype."""
     if dtype not in CODES:
         raise StructureError(f"tensors of type {dtype} cannot be sent; view them as another type")
     return CODES[dtype]
@@ -116,7 +112,6 @@ class LeafCapacities:
     that data that keeps growing is laid out anew only a few times. Room that is never written costs no memory.
 
     Args:
-        outline: the outline of the structures.
         capacities: bytes of each leaf.
         overflows: how often each leaf has outgrown its place; None for never.
     """
@@ -212,7 +207,6 @@ class Slots:
     """The layouts of all slots.
 
     Args:
-        count: how many there are.
         slack: how much more a leaf gets that has outgrown its place.
     """
 
@@ -228,13 +222,7 @@ class Slots:
         """Choose a slot and say how to lay it out; nothing is known of that before `use`.
 
         Args:
-            free: the slots to choose from.
-            outline: of the structure.
             needed: bytes of each leaf.
-            leaves: the leaves.
-
-        Raises:
-            StructureError: the outline has a class that cannot be pickled.
         """
         sizes = self._grown(outline, needed)
         axes = max((len(leaf.shape) for leaf in leaves), default=0)
@@ -278,12 +266,7 @@ class Slots:
         return LeafCapacities(outline, needed)
 
     def pattern(self, like: Any) -> Pattern:
-        """Return what the next acquired slot is to look like: `like`, or with None what the last one did.
-
-        Raises:
-            StateError: nothing is known to take it from.
-            StructureError: `like` is no nested structure.
-        """
+        """Return what the next acquired slot is to look like: `like`, or with None what the last one did."""
         if like is not None:
             outline, leaves = nested.parts(like)
             return Pattern(outline, [Leaf.of(leaf) for leaf in leaves], True)
@@ -308,7 +291,6 @@ class Slots:
 
         Args:
             places: for each leaf the leaf in whose place of the slot it lies, -1 if it lies elsewhere.
-            leaves: the leaves.
         """
         if all(place == i for i, place in enumerate(places)) or min(places, default=0) >= 0:
             return leaves

@@ -33,13 +33,7 @@ class Sender:
     """Sends what the core cannot send by itself.
 
     Args:
-        connection: to the reader.
         blocks: tensors in shared memory that the reader sees where they lie.
-        slots: the layouts of all slots.
-
-    Attributes:
-        queued: how many structures needed new memory.
-        foreign: how many had tensors on a device.
     """
 
     def __init__(self, connection: Connection, blocks: SharedBlocks, slots: Slots) -> None:
@@ -65,7 +59,6 @@ class Sender:
         """Send if a slot is free; False if none is.
 
         Args:
-            value: what to send.
             status: what the core said before. It asks for a look at the reader only once in a while.
         """
         if status == LOOK:
@@ -142,11 +135,7 @@ class Sender:
         self.queued += 1
 
     def send_failure(self, error: BaseException) -> None:
-        """Send an exception.
-
-        Raises:
-            StateError: 64 of them wait unread.
-        """
+        """Send an exception."""
         if self._failures - self._connection.control.get(c.READER, c.FAILURES) >= _MAX_FAILURES:
             raise StateError(
                 f"{_MAX_FAILURES} failures that were given to throw() wait unread; close the pipe"
@@ -179,9 +168,6 @@ class SharedBlocks:
 
     A block is known by a weak reference to its storage: it does not keep the user's memory alive, and memory that
     comes to lie at the same address later is not taken for it. While 64 are known, tensors in others are copied.
-
-    Args:
-        frames: tells the reader.
     """
 
     def __init__(self, frames: PipeFrames) -> None:
@@ -263,12 +249,7 @@ def dump_foreign(value: Any, leaves: list[torch.Tensor]) -> bytes:
 
 
 def load_foreign(data: bytes) -> Any:
-    """Return the structure.
-
-    Raises:
-        StructureError: this process sent it. CUDA memory cannot be opened by IPC where it was allocated; the attempt
-            would crash the process.
-    """
+    """Return the structure."""
     if int.from_bytes(data[:_HEAD], "little") == os.getpid():
         raise StructureError(
             "a CUDA tensor was received in the process that sent it: CUDA memory can only be opened by another "

@@ -43,11 +43,8 @@ def binary(
     """Apply an operator to two operands, one of which may be a number.
 
     Args:
-        b: the builder.
         names: of the operator for arrays, with a number on the right, and with one on the left, without what these
             names begin and end with.
-        left: an operand.
-        right: an operand.
         dtype: in which type; that of the result if None.
     """
     dtype = dtype or b.result.dtype

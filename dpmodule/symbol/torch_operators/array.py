@@ -152,11 +152,7 @@ def _stack(b: SymbolBuilder, values: Sequence[TorchValue], dim: int = 0) -> Any:
 
 
 def _cut(b: SymbolBuilder, value: TorchValue, axis: int, sizes: Sequence[Any]) -> list[Symbol]:
-    """Cut an axis into parts of the given sizes.
-
-    Raises:
-        Untranslatable: a size is not fixed.
-    """
+    """Cut an axis into parts of the given sizes."""
     if not all(is_number(n) for n in sizes):
         raise NoCounterpart("splits an axis into parts whose sizes are not fixed")
     if len(sizes) > 1 and len(set(sizes)) == 1:

@@ -43,11 +43,7 @@ def _attention(
 
 
 def _repeated(b: SymbolBuilder, value: TorchValue, query: TorchValue) -> TorchValue:
-    """Repeat heads of keys or values, so that there are as many as of queries.
-
-    Raises:
-        Untranslatable: the number of heads is not fixed.
-    """
+    """Repeat heads of keys or values, so that there are as many as of queries."""
     have, want = value.dims[-3], query.dims[-3]
     if same(have, want):
         return value

@@ -27,7 +27,6 @@ class SymbolBuilder:
     Attributes:
         params: values of variables by name: parameters, buffers and constants.
         result: what torch says about the value that is being made: its shape and type.
-        training: whether torch's module is in training mode.
     """
 
     def __init__(self, training: bool) -> None:
@@ -43,13 +42,7 @@ class SymbolBuilder:
     # names
 
     def begin(self, name: str, source: str, result: Any) -> None:
-        """Begin the translation of one of torch's nodes.
-
-        Args:
-            name: what the last node is to be called.
-            source: "file:line" in the user's module.
-            result: the fake tensor, or tensors, that torch's node returns.
-        """
+        """Begin the translation of one of torch's nodes."""
         self._owner, self._source, self.result = name, source, result
         self._made = []
 
@@ -111,9 +104,6 @@ class SymbolBuilder:
         """Make the variable of a parameter, buffer or constant, with its value.
 
         Integers and truth values are kept as float32, which optimizers and files take, and cast where they are read.
-
-        Raises:
-            Untranslatable: it holds whole numbers that float32 cannot.
         """
         dtype = tensor.dtype
         if not dtype.is_floating_point:
@@ -146,11 +136,7 @@ class SymbolBuilder:
         return self.value(symbol, dims_of(example), example.dtype)
 
     def sym(self, value: TorchValue) -> Symbol:
-        """Return the symbol of a value; known elements become an operator or a variable.
-
-        Raises:
-            Untranslatable: it has neither a symbol nor elements, or no elements at all.
-        """
+        """Return the symbol of a value; known elements become an operator or a variable."""
         if value.symbol is None:
             if value.tensor is None:
                 raise NoCounterpart("reads what could not be translated")
@@ -158,11 +144,7 @@ class SymbolBuilder:
         return value.symbol
 
     def _constant(self, tensor: torch.Tensor, name: str) -> Symbol:
-        """Return the symbol of known elements.
-
-        Raises:
-            Untranslatable: there are none.
-        """
+        """Return the symbol of known elements."""
         number = TorchValue((), tensor.dtype, None, tensor).number
         shape = tuple(tensor.shape) or (1,)
         if not tensor.numel():
@@ -250,11 +232,7 @@ class SymbolBuilder:
         return value
 
     def _reshape_like(self, value: TorchValue, at: int, count: int, wanted: Dims) -> Symbol:
-        """Reshape axes to sizes that another value has side by side.
-
-        Raises:
-            Untranslatable: no value has.
-        """
+        """Reshape axes to sizes that another value has side by side."""
         for other in self._seen:
             for start in places(other.dims, wanted):
                 return self.op(
@@ -282,17 +260,7 @@ class SymbolBuilder:
         return self.value(symbol, dims, value.dtype)
 
     def _expand_axis(self, symbol: Symbol, axis: int, size: Size, goes_on: bool) -> Symbol:
-        """Repeat one axis as often as a size says that is known by name only.
-
-        Args:
-            symbol: what has size 1 on the axis.
-            axis: the axis.
-            size: its new size.
-            goes_on: whether there are axes after it.
-
-        Raises:
-            Untranslatable: no value has this size, nor what it is computed from.
-        """
+        """Repeat one axis as often as a size says that is known by name only."""
         if is_number(size):
             return self.op("broadcast_axis", symbol, axis=(axis,), size=(size,))
         found = self.find(size)
@@ -330,11 +298,7 @@ class SymbolBuilder:
         return self.value(self.op("Cast", self._size(size), dtype=type_name(dtype)), (), dtype)
 
     def _size(self, size: sympy.Expr) -> Symbol:
-        """Return the symbol of a size that is known by name only.
-
-        Raises:
-            Untranslatable: no value has this size, nor what it is computed from.
-        """
+        """Return the symbol of a size that is known by name only."""
         found = self.find(size)
         if found is not None:
             other, axis = found
@@ -377,8 +341,6 @@ class SymbolBuilder:
 
         Args:
             name: of the operator without what it begins with, such as "add".
-            left: one operand.
-            right: the other, of the same type.
             dims: shape of the result, where it is known not to be that of torch's node.
         """
         equal = left.rank == right.rank and all(map(same, left.dims, right.dims))
@@ -388,11 +350,7 @@ class SymbolBuilder:
         return self.op(f"broadcast_{name}", left, right)
 
     def with_number(self, name: str, value: TorchValue, number: float) -> Symbol:
-        """Apply an operator to a value and a number, such as "plus".
-
-        Raises:
-            Untranslatable: the number is NaN.
-        """
+        """Apply an operator to a value and a number, such as "plus"."""
         if math.isnan(number):
             raise NoCounterpart("computes with NaN")
         return self.op(f"_{name}_scalar", value, scalar=float(number))

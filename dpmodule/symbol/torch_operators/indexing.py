@@ -61,11 +61,7 @@ def _slice(
 
 
 def _first_elements(b: SymbolBuilder, value: TorchValue, axis: int, size: Size) -> Symbol:
-    """Cut the beginning out of an axis, as long as a size says that is known by name only.
-
-    Raises:
-        Untranslatable: no value has that size.
-    """
+    """Cut the beginning out of an axis, as long as a size says that is known by name only."""
     found = b.find(size)
     if found is None:
         raise NoCounterpart(f"cuts up to position {size}: no array has that size")

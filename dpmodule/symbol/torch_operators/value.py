@@ -25,7 +25,6 @@ class TorchValue:
 
     Attributes:
         dims: its shape in torch; where that is (), the symbol's is (1,).
-        dtype: its element type in torch.
         symbol: what stands for it; None until somebody needs one.
         tensor: its elements where they depend on neither inputs nor parameters, else None.
         name: what a variable that holds these elements is to be called, "" for a name made of the reader's.

@@ -100,8 +100,6 @@ class _Chain:
     """A convolution and the steps behind it that are run with it.
 
     Args:
-        low: the steps.
-        first: the convolution.
         only_reader: the only step that reads a value and is not part of another chain; None if there is no such.
     """
 

@@ -33,10 +33,7 @@ class Activation:
     """A function applied to every element of a result.
 
     Attributes:
-        function: the function itself.
         name: oneDNN's name of it; "none" for one that is not oneDNN's.
-        numbers: its parameters.
-        algorithm: which of several formulas it is.
         over: for one that is not oneDNN's: the function, writing over what it is given.
     """
 
@@ -49,12 +46,7 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class BatchNorm:
-    """A normalisation behind a convolution.
-
-    Attributes:
-        run: the operator's function.
-        a: its attributes.
-    """
+    """A normalisation behind a convolution."""
 
     run: Callable[..., Any]
     a: Any
@@ -74,11 +66,7 @@ class FusedConvolution:
         other summand, result: (N, F, H', W').
 
     Args:
-        a: attributes of the convolution.
-        function: the convolution itself.
-        norm: the normalisation.
         adds: sums the result so far and the other summand; None = no sum.
-        activation: the activation.
     """
 
     def __init__(

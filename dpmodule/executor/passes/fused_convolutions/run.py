@@ -27,7 +27,6 @@ class _Layer(NamedTuple):
     """A convolution of a run.
 
     Attributes:
-        call: what computes it.
         data, sources, other, result: the program's numbers of these values; `other` None without a sum.
         gamma: the number of what the normalisation writes over its gamma, None where it leaves it.
     """
@@ -41,15 +40,7 @@ class _Layer(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """Where a run puts its results, for images of some sizes.
-
-    Attributes:
-        shapes: of the tensors that it makes, some of them one after the other for several results.
-        rows: what the kernel is told, for addresses in this order: 0, weights and biases, images that are given, and
-            the tensors that are made.
-        channels: of each convolution's data.
-        places: of all images that are given and results, among those images and tensors.
-    """
+    """Where a run puts its results, for images of some sizes."""
 
     shapes: list[Shape]
     rows: bytes
@@ -58,14 +49,7 @@ class _Plan(NamedTuple):
 
 
 class _Packs(NamedTuple):
-    """Weights and biases of all convolutions as the kernel reads them, which may go any time.
-
-    Attributes:
-        sources: what they were made of.
-        channels: of the data that they are for.
-        tensors: weight and bias of each.
-        addresses: of their numbers.
-    """
+    """Weights and biases of all convolutions as the kernel reads them, which may go any time."""
 
     sources: Seen
     channels: list[int]
@@ -98,13 +82,8 @@ class ConvolutionRun:
     only they read takes turns in some memory. Where anything does not fit, they have to run one by one, which they
     also have to until all of their weights are kept packed.
 
-    Args:
-        steps: the convolutions.
-        outputs: numbers of the values that others read.
-
     Attributes:
         inputs: numbers of the values that they read and do not make.
-        outputs: as given.
     """
 
     def __init__(self, steps: Sequence[Step], outputs: list[int]) -> None:
@@ -231,8 +210,6 @@ def runs(
     those. So does one of which a parameter is computed.
 
     Args:
-        steps: the steps.
-        variables: how many of the values are variables.
         kept: numbers of the values that something beside the steps reads.
     """
 

@@ -56,16 +56,8 @@ def _kind(low: Lowered, step: Step) -> str:
 class Uses:
     """Who makes and who reads every value.
 
-    Args:
-        low: the steps.
-        kinds: what each step does, see `kinds`.
-
     Attributes:
-        low: the steps.
-        kinds: what each step does, see `kinds`.
         made: (step, output) that makes a value.
-        readers: the steps that read a value.
-        kept: values that something beside the steps reads.
     """
 
     def __init__(self, low: Lowered, kinds: list[str]) -> None:
@@ -133,14 +125,11 @@ class RecurrentStep:
     """One step of a recurrent network.
 
     Attributes:
-        mode: "lstm", "gru", "rnn_tanh" or "rnn_relu".
         maps: the two linear maps, that of the input and that of the state in either order.
         orders: for each of them, where its gates are in the order i, f, g, o or r, z, n.
         recurrent: which of them is the state's; -1 where only a neighbour can tell.
-        hidden: the new state.
         cell: the new state of an LSTM's cell, else -1.
         cell_before: the old one, else -1.
-        steps: the steps that make the states of its maps.
         mapping: the steps of the maps, which others may read too, as of equal ones only the first is left.
     """
 

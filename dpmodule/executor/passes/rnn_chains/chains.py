@@ -20,7 +20,6 @@ class Chain:
     """Steps of one recurrent network, each reading the state that the one before makes.
 
     Attributes:
-        cells: the steps.
         recurrent: for each of them, which of its maps is the state's.
     """
 

@@ -36,9 +36,6 @@ class Dropped:
 
     Shape:
         x, mask, result: of one shape; mask (0,) if no element is dropped.
-
-    Attributes:
-        p: share that is dropped.
     """
 
     p: float
@@ -56,12 +53,7 @@ def _is_dropped(low: Lowered, step: Step) -> bool:
 
 
 def draw_apart(low: Lowered, like: int) -> list[Step]:
-    """Return the steps with every dropout in two, if there are several and backward may follow.
-
-    Args:
-        low: the steps.
-        like: a variable of the type that is dropped of.
-    """
+    """Return the steps with every dropout in two, if there are several and backward may follow."""
     if not low.recorded or like >= low.num_variables:
         return low.steps
     if sum(step.takes_env and _is_dropped(low, step) for step in low.steps) < _FEWEST:

@@ -196,12 +196,6 @@ def plain(
         weights: (H, K), (H, H), and no biases or both, (H,).
         returns: (T, N, H), (1, N, H).
 
-    Args:
-        x: data.
-        begin: state before the first step.
-        weights: of the data, of the state; then the biases.
-        with_relu: whether the activation is relu; else it is tanh.
-
     Returns:
         All states, and the last one.
     """
@@ -222,8 +216,6 @@ def gru(
         returns: (T, N, H), (1, N, H).
 
     Args:
-        x: data.
-        begin: state before the first step.
         weights: of the data, of the state, rows in the order reset, update, new; then the biases.
 
     Returns:

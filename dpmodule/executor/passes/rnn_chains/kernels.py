@@ -52,8 +52,6 @@ class Recurrence:
 
     Attributes:
         makes_memory: no result is a view of another one or of an argument.
-        keeps_results: backward reads the results.
-        mode: "lstm", "gru", "rnn_tanh" or "rnn_relu".
         orders: where the gates i, f, g, o or r, z, n are in the rows of each weight.
         biases: whether there is a bias of the input's map, and of the state's.
     """
@@ -192,10 +190,6 @@ class CellStates:
 
     Shape:
         hidden, returns: (T, N, H); the others as for `Recurrence`.
-
-    Attributes:
-        makes_memory: the result is no view.
-        recurrence: what made the hidden states.
     """
 
     makes_memory: ClassVar[bool] = True

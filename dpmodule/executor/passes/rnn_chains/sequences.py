@@ -55,11 +55,6 @@ class SequencePart:
     Shape:
         x: (T, ...).
         returns: (stop - start, ...).
-
-    Attributes:
-        start: first step.
-        stop: behind the last one.
-        turned: whether the last comes first.
     """
 
     start: int
@@ -98,9 +93,6 @@ class RowFunction:
     Shape:
         x: (T, N, ...).
         returns: (T, N, ...).
-
-    Attributes:
-        function: the function; its first argument is data.
     """
 
     function: Callable[..., torch.Tensor]
@@ -120,7 +112,6 @@ class Merged:
         returns: (T, N, ...) or (N, T, ...), or the same with these two axes as one.
 
     Attributes:
-        axis: where the time steps go.
         flat: whether they are one behind the other along that axis, instead of having one of their own.
     """
 
@@ -154,10 +145,6 @@ def added(function: Callable[..., Any], name: str, inputs: Sequence[int], output
 class Sequences:
     """Finds lists of values that are parts of one tensor, and appends the steps that make it.
 
-    Args:
-        uses: who makes every value.
-        steps: where steps are appended.
-
     Attributes:
         replaced: values that need no longer be made, unless somebody reads them beside the sequence.
     """
@@ -190,25 +177,13 @@ class Sequences:
             self._places_of(index, step.outputs)
 
     def new(self, function: Callable[..., Any], name: str, inputs: Sequence[int], like: int) -> int:
-        """Append a step, and return what it makes.
-
-        Args:
-            function: what it calls.
-            name: name of the function in generated source.
-            inputs: what it reads.
-            like: a value after which the new one is named.
-        """
+        """Append a step, and return what it makes."""
         value = self._uses.low.new_value(f"{self._uses.low.names[like]}_{name}")
         self._steps.append(added(function, name, inputs, [value]))
         return value
 
     def of(self, values: Sequence[int], depth: int = 0) -> int | None:
-        """Return a list as one value, (T, ...); None if it was never one.
-
-        Args:
-            values: the list.
-            depth: how many operators the search has gone back.
-        """
+        """Return a list as one value, (T, ...); None if it was never one."""
         key = tuple(values)
         if depth > _DEEPEST:
             return None
