@@ -6,7 +6,7 @@ from functools import partial
 
 from ..compat import lazy
 from ..ndarray import contrib
-from ..ops.namespaces import names_in
+from ..ops.registry import names_in
 
 __all__: list[str] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..compat import lazy
-from ..ops.namespaces import names_in
+from ..ops.registry import names_in
 from ..symbol import contrib
 
 __all__: list[str] = []
