@@ -10,8 +10,7 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError, dtype_name
 from ...compat import lazy
 from ...symbol import Symbol
-from ..param_attr import ParamAttr
-from ..variable import Data, Variable
+from ..variable import Data, ParamAttr, Variable
 from .making import (
     as_variable,
     as_variables,

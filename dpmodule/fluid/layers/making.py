@@ -10,9 +10,8 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError, did_you_mean
 from ...initializer import Initializer
 from ...symbol import Symbol
-from ..param_attr import ParamAttr
 from ..program import Program, default_main_program, default_startup_program
-from ..variable import Shape, Variable
+from ..variable import ParamAttr, Shape, Variable
 
 ACTIVATIONS = {
     "exp": sym.exp,

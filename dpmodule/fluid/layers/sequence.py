@@ -8,8 +8,7 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
 from ...compat import lazy
 from ...symbol import Symbol
-from ..param_attr import ParamAttr
-from ..variable import Variable
+from ..variable import ParamAttr, Variable
 from .making import apply, as_variable, biases, check_act, enter, parameter, program_of, width_of
 
 __all__ = [
