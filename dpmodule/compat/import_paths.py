@@ -21,11 +21,7 @@ GATHERED = {
         "lr_scheduler",
         "FactorScheduler LRScheduler=LearningRateScheduler",
     ),
-    "contrib.io": (
-        "Iterators that MXNet keeps under `mx.contrib.io`.",
-        "io",
-        "DataLoaderIter",
-    ),
+    "contrib.io": ("Iterators that MXNet keeps under `mx.contrib.io`.", "io", "DataLoaderIter"),
     "contrib.tensorboard": (
         "Metrics for TensorBoard, under MXNet's name.",
         "callback.tensorboard",
@@ -41,16 +37,8 @@ GATHERED = {
         "onnx",
         "export_model get_model_metadata import_model mx2onnx onnx2mx",
     ),
-    "contrib.onnx.mx2onnx": (
-        "ONNX out under its old name.",
-        "onnx",
-        "export_model",
-    ),
-    "contrib.onnx.onnx2mx": (
-        "Where MXNet keeps the import of ONNX files.",
-        "onnx",
-        "import_model",
-    ),
+    "contrib.onnx.mx2onnx": ("ONNX out under its old name.", "onnx", "export_model"),
+    "contrib.onnx.onnx2mx": ("Where MXNet keeps the import of ONNX files.", "onnx", "import_model"),
     "contrib.onnx.onnx2mx.import_model": (
         "The import of ONNX files under MXNet's name of the module.",
         "onnx",
@@ -61,16 +49,8 @@ GATHERED = {
         "contrib.svrg_optimization.svrg_module",
         "_AssignmentOptimizer _SVRGOptimizer",
     ),
-    "fluid.nets": (
-        "Several layers at once.",
-        "fluid.layers",
-        "sequence_conv_pool",
-    ),
-    "fluid.regularizer": (
-        "Weight decay of parameters.",
-        "fluid.variable",
-        "L2Decay L2DecayRegularizer",
-    ),
+    "fluid.nets": ("Several layers at once.", "fluid.layers", "sequence_conv_pool"),
+    "fluid.regularizer": ("Weight decay of parameters.", "fluid.variable", "L2Decay L2DecayRegularizer"),
     "image.detection": (
         "Detection under MXNet's module path, `mx.image.detection`.",
         "image",
