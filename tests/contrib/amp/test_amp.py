@@ -1,4 +1,4 @@
-"""Mixed precision for symbols: where casts go, what stays, that predictions stay near; and `init`, `scale_loss`, `unscale`."""
+"""Mixed precision for symbols: where casts go, what stays, predictions that stay near, and the scaling of losses."""
 
 import json
 
