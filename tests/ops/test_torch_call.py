@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpmodule.ops.torch_instances import Instances, drawing_from, in_mode
+from dpmodule.ops.torch_call import Instances, drawing_from, in_mode
 
 
 def net():
