@@ -23,7 +23,7 @@ from ..ndarray import NDArray, safetensors
 from ..ndarray.binary_reader import LIST_MAGIC
 from ..ndarray.safetensors_header import looks_like
 from ..onnx.prediction import prediction_graph
-from ..ops import fx_opaque as fx_opaque  # registers the operator that programs of this package call
+from ..ops import fx as fx  # registers the operator that programs of this package call
 from ..symbol import Symbol
 from . import networks
 from .shapes import find_shapes, label_inputs

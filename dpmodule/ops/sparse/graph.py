@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..axes import normal_axis
+from ..shapes import normal_axis
 from ..spec import Env
 from .records import Csr
 from .rule import SparseRule, Stypes, add_rule

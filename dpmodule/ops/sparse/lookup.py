@@ -8,7 +8,7 @@ import torch
 
 from ...base import BoundsError
 from ..attrs import boolean, dtype, integer
-from ..nn.embedding import table_shapes, table_types
+from ..nn.dense import table_shapes, table_types
 from ..registry import op
 from ..spec import ROWS, Attr, Env, Onnx, arg, param
 from .records import Csr, Rows, row_gradient, summed
