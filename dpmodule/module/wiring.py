@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..base import ArgumentError, DTypeError, MXNetError, ShapeError, StateError
-from ..executor.sparse_arrays import clear
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
+from ..ndarray.sparse_base import clear
 from .base_module import BaseModule
 from .group.input_order import names_bound, order_of
 
