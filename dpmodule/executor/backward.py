@@ -19,7 +19,7 @@ from ..ops.user_code import is_users
 from .arrays import BoundArrays
 from .dense_chain import run_backward
 from .error_location import backward_error, head_error
-from .head_gradients import asks_gradient, required
+from .gradients import asks_gradient, required
 from .lowering import LossHead
 from .memory import allocate
 from .runs import Run, Starts, heads_of

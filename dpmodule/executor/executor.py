@@ -23,28 +23,26 @@ from ..ops.exposure import written
 from ..ops.sparse import leaf_of, stored_as
 from ..ops.user_code import is_users
 from . import packed_weights
-from .arrays import Binding, BoundArrays, assign
+from .arrays import Binding, BoundArrays, assign, resize, show_in
 from .backward import Backward, Listener, deliver
 from .body import CompiledBody
 from .dense_chain import DenseChains
 from .error_location import forward_error
-from .gradients import resting_states
-from .head_gradients import given_gradients
+from .gradients import given_gradients, resting_states
 from .interpreter import StepFailed, backward_by_node
 from .malloc import settle
 from .memory import reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
-from .resize import resize, show_in
 from .run_strategies import Interpreted, Way
 from .runs import PreparedProgram, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
 from .sparse_arrays import allocate_as, is_sparse, stored_bytes
 
 if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
-    from .dry_run import Rehearsal
     from .explanation import ExecutorExplanation, MemoryUse
     from .inspection import Inspection
+    from .measuring import Rehearsal
 
 _RAW = attrgetter("raw")
 
@@ -759,7 +757,7 @@ class Executor:
 
         Nothing of it stays: outputs, gradients, states, what backward needs and random numbers are as before.
         """
-        from .dry_run import Rehearsal  # only few programs ask
+        from .measuring import Rehearsal  # only few programs ask
 
         prepared = self._prepare(is_train, is_train)
         program, env, shaped, forward = prepared

@@ -27,8 +27,7 @@ from ..mxnet_helpers import load_general as _load_general  # noqa: F401
 from ..mxnet_helpers import load_label as _load_label  # noqa: F401
 from ..mxnet_helpers import merge_multi_context as _merge_multi_context
 from .batch_splitter import BatchSplitter, describe, is_per_context
-from .context_threads import run_parallel
-from .contexts import distinct, per_context
+from .contexts import distinct, per_context, run_parallel
 from .executor_maker import ExecutorMaker
 from .input_order import in_order
 

@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import dpmodule as mx
-from dpmodule.executor.flops import backward_flops, forward_flops
+from dpmodule.executor.cost import backward_flops, forward_flops
 from dpmodule.graph import infer_shapes
 
 S = mx.sym

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.module.group.context_threads import run_between
+from dpmodule.module.group.contexts import run_between
 from helpers.programs import run_program
 
 PAIR = [mx.cpu(0), mx.cpu(1)]
@@ -38,7 +38,7 @@ FORKED = """
 import os, signal, sys, threading
 import torch, torch.nn.functional as F
 import dpmodule as mx
-from dpmodule.module.group.context_threads import run_parallel
+from dpmodule.module.group.contexts import run_parallel
 
 
 def train():

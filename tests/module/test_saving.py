@@ -8,7 +8,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import StateError
-from dpmodule.module import run_lock
+from dpmodule.module import saving
 from helpers.programs import Program
 from helpers.small_fits import blobs, classifier
 
@@ -98,8 +98,8 @@ def test_no_locks_are_no_error(tmp_path, monkeypatch):
     def refuse(*args):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(run_lock.fcntl, "lockf", refuse)
+    monkeypatch.setattr(saving.fcntl, "lockf", refuse)
     fit(tmp_path / "a", batch_end_callback=lambda param: param.nbatch or fit(tmp_path / "a"))
-    monkeypatch.setattr(run_lock, "fcntl", None)
+    monkeypatch.setattr(saving, "fcntl", None)
     fit(tmp_path / "b")
     assert names(tmp_path)[:4] == SAVED
