@@ -9,7 +9,7 @@ from torch.nn.functional import embedding_bag
 
 from ...base import BoundsError
 from ..attrs import boolean, dtype, integer
-from ..nn.embedding import table_shapes, table_types
+from ..nn.dense import table_shapes, table_types
 from ..registry import op
 from ..spec import ROWS, Attr, Env, Onnx, arg, param
 from .records import Csr, Ragged, Rows, Sparse, row_gradient, summed

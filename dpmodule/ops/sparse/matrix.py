@@ -8,10 +8,9 @@ import torch
 
 from ...base import DTypeError, Shape
 from ..attrs import boolean, ints, optional
-from ..axes import normal_axes, normal_axis
 from ..math.pointwise import in_type_of
 from ..registry import get, op
-from ..shapes import prod
+from ..shapes import normal_axes, normal_axis, prod
 from ..spec import Attr, Env, Onnx, Shapes, arg
 from .records import Csr, Rows, Sparse, row_gradient, stored_rows
 from .rule import SparseRule, Stypes, add_rule, stored_as
