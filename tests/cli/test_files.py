@@ -1,4 +1,4 @@
-"""What a command writes, what is in its way, and commands that are interrupted, which end in the bits of a whole run."""
+"""What a command writes, what is in its way, and interrupted commands, which end in the bits of a whole run."""
 
 import os
 import re

@@ -209,14 +209,14 @@ def test_passes_can_be_switched_off(capsys):
         ((DET2 / "mtcnn_det2-symbol.json",), "give them: --shape data=..."),
     ],
 )
-def test_bad_words(words, text, capsys):
+def test_words_that_explain_refuses(words, text, capsys):
     assert explain(*words) == 2
     shown = capsys.readouterr()
     assert text in shown.err
     assert "Traceback" not in shown.err
 
 
-def test_shapes_that_cannot_be_guessed_are_asked_for(tmp_path, capsys):
+def test_explain_asks_for_shapes_that_cannot_be_guessed(tmp_path, capsys):
     path = tmp_path / "two-symbol.json"
     mx.sym.dot(mx.sym.Variable("a"), mx.sym.Variable("b")).save(str(path))
     assert explain(path) == 2
