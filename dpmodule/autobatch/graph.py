@@ -217,21 +217,6 @@ class Options:
     generator: torch.Generator | None = None
 
 
-class StoredOperand(Protocol):
-    """A parameter or a table of rows, as graphs know it from one to the next.
-
-    Attributes:
-        serial: of the engine that knows it; 0 for none.
-    """
-
-    serial: int
-    table: int
-
-    @property
-    def storage(self) -> ParameterStorage:
-        """Its memory."""
-
-
 class EngineGraph(ABC):
     """The graph under construction, of whichever engine: what all do, and refuse at the wrong time or place, alike.
 
@@ -308,15 +293,15 @@ class EngineGraph(ABC):
             array: (batch, *d).
         """
 
-    def enter(self, parameter: StoredOperand) -> int:
+    def enter(self, parameter: Any) -> int:
         """Return the node of a parameter that is known from earlier graphs; -1 where it has to be made."""
         return -1
 
-    def remember(self, parameter: StoredOperand, node: int) -> None:  # noqa: B027 (an engine may know none)
+    def remember(self, parameter: Any, node: int) -> None:  # noqa: B027 (an engine may know none)
         """Let later graphs know the parameter that has been given a node."""
 
     @abstractmethod
-    def adopt(self, table: StoredOperand, is_updated: bool) -> None:
+    def adopt(self, table: Any, is_updated: bool) -> None:
         """Prepare for a table whose rows are looked up from now on."""
 
     @abstractmethod

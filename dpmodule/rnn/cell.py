@@ -65,14 +65,22 @@ class GatedCell(BaseRNNCell):
     def state_info(self) -> list[dict[str, Any]]:
         return [{"shape": self._state_shape, "__layout__": self._layout}] * self._state_count
 
+    def next_name(self) -> str:
+        """Return what the names of the next step's nodes begin with."""
+        self._counter += 1
+        return f"{self.prefix}t{self._counter}_"
+
+    def both(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[str, Symbol, Symbol]:
+        """Return the next step's name and the linear maps of input and hidden state."""
+        self.check_states(states)
+        name = self.next_name()
+        maps = (("i2h", inputs), ("h2h", states[0]))
+        i2h, h2h = (self.project(part, x, f"{name}{self._before_part}{part}") for part, x in maps)
+        return name, i2h, h2h
+
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """Add one step to the graph; see `BaseRNNCell`."""
-        self.check_states(states)
-        self._counter += 1
-        name = f"{self.prefix}t{self._counter}_"
-        i2h = self.project("i2h", inputs, f"{name}{self._before_part}i2h")
-        h2h = self.project("h2h", states[0], f"{name}{self._before_part}h2h")
-        new = self._update(name, i2h, h2h, states)
+        new = self._update(*self.both(inputs, states), states)
         return new[0], new
 
     def _update(self, name: str, i2h: Symbol, h2h: Symbol, states: Sequence[Symbol]) -> list[Symbol]:
