@@ -16,7 +16,7 @@ from ..base import ArgumentError, FileFormatError, MXNetError, dtype_name
 from ..files.atomic import write_atomically
 from ..ndarray import NDArray, safetensors
 from ..onnx.prediction import prediction_graph
-from ..ops import fx_opaque as fx_opaque  # registers the operator that programs of this package call
+from ..ops import fx as fx  # registers the operator that programs of this package call
 from ..symbol import Symbol
 from . import networks
 from .kinds import ModelPlace, find
