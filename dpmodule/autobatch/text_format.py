@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...base import FileError, FileFormatError
-from ...devices.single_thread import single_thread
-from ...files.atomic import naming_errors, write_atomically
-from ...files.file_kind import regular_file
-from ..arguments import file_name, flag, line_text, text
-from ..storage import ParameterStorage
+from ..base import FileError, FileFormatError
+from ..devices.single_thread import single_thread
+from ..files.atomic import naming_errors, write_atomically
+from ..files.file_kind import regular_file
+from .arguments import file_name, flag, line_text, text
+from .storage import ParameterStorage
 
 Array = NDArray[Any]
 _HEAD = re.compile(r"#(Parameter|LookupParameter)# (.+) \{([\d,]*)\} (\d+) (ZERO_GRAD|FULL_GRAD)", re.ASCII)

@@ -39,7 +39,7 @@ def test_input_tensor_transpose_reads_integers_and_lists():
 
 @pytest.mark.parametrize(("dim", "batch_size"), [((2, 2), 1), ((7,), 1), (None, 2)])
 def test_input_tensor_transpose_refuses_other_sizes(dim, batch_size):
-    with pytest.raises(ValueError, match=r"6 values.*test_module_names\.py"):
+    with pytest.raises(ValueError, match=r"6 values.*test_dynet_names\.py"):
         dy.inputTensorTranspose(FLAT, dim, batch_size)
 
 

@@ -1,20 +1,155 @@
-"""Steps of recurrent networks as single operations.
-
-The product of the input with its weights is a node of its own (`affine_transform`), outside the recurrence: it is one
-product for all positions of all examples. DyNet's own three operations of an LSTM step (gates, memory, output) follow.
-"""
+"""Normalization, dropout and noise, and the steps of LSTMs as single operations."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from .binary import reduced
-from .native_numbers import Attrs
-from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, target
+from .binary import CDIV, CMULT, MINUS, SUM, equal, reduced
+from .native_kernels import BINARY, OP, Attrs, Machine, Nodes, chain, drawn, fits, seen_as
+from .native_kernels import reduced as along_dimensions
+from .spec import (
+    BatchCall,
+    Dim,
+    Dims,
+    Grads,
+    Operation,
+    Run,
+    ShapeRule,
+    declare,
+    fail,
+    same_batch,
+    target,
+    wide,
+)
+from .unary import UNARY, same_shape
 
 Tensor = torch.Tensor
+
+
+def _centred(x: Tensor) -> tuple[Tensor, Tensor]:
+    axes = list(range(2, x.dim()))
+    centred = x - x.mean(axes, keepdim=True)
+    size = centred.square().mean(axes, keepdim=True).sqrt()
+    return centred / size, size
+
+
+def _layer(call: BatchCall, x: Tensor, g: Tensor, b: Tensor) -> Tensor:
+    call.saved = _centred(x)
+    answer: Tensor = call.saved[0] * g + b
+    return answer
+
+
+def _layer_grad(call: BatchCall, grad: Tensor, x: Tensor, g: Tensor, b: Tensor) -> Grads:
+    normal, size = call.saved
+    axes = list(range(2, x.dim()))
+    part = grad * g
+    inner = part - part.mean(axes, keepdim=True) - normal * (part * normal).mean(axes, keepdim=True)
+    return [reduced(inner / size, x), reduced(grad * normal, g), reduced(grad, b)]
+
+
+def _weight_shape(attrs: Attrs, dims: Dims) -> Dim:
+    if dims[1].size != 1:
+        fail("weight_norm", dims, "the length needs to be one number")
+    return Dim(dims[0].d, same_batch("weight_norm", dims))
+
+
+def _weight(call: BatchCall, w: Tensor, g: Tensor) -> Tensor:
+    return w * (wide(g, w) / wide(w.flatten(2).square().sum(2).sqrt(), w))
+
+
+def _layer_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    x, gains, biases = args
+    dims = [engine.dim(arg)[0] for arg in args]
+    if len(dims[0]) > 1 or dims[1:] != dims[:1] * 2:
+        return -1
+    centred = chain(engine, x, (MINUS.kernel, along_dimensions(engine, "mean_dim", x, (0,), False)))
+    squares = chain(engine, centred, (UNARY["square"].kernel, None))
+    deviation = chain(
+        engine, along_dimensions(engine, "mean_dim", squares, (0,), False), (UNARY["sqrt"].kernel, None)
+    )
+    return chain(engine, centred, (CDIV.kernel, deviation), (CMULT.kernel, gains), (SUM.kernel, biases))
+
+
+def _weight_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    w, length = args
+    if math.prod(engine.dim(length)[0]) != 1 or not fits(engine, w, length):
+        return -1
+    norm = along_dimensions(engine, "l2_norm", w, range(len(engine.dim(w)[0])), False)
+    factor = engine.kernel(OP["binary"], BINARY["div"], (seen_as(engine, length, (1,)), norm))
+    return engine.kernel(OP["binary"], BINARY["mul"], (w, factor))
+
+
+LAYER_NORM = declare(
+    "layer_norm", equal("layer_norm", "input, gains and biases"), _layer, _layer_grad, kernel=_layer_kernel
+)
+WEIGHT_NORM = declare("weight_norm", _weight_shape, _weight, kernel=_weight_kernel)
+
+
+def draw_mask(mask: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
+    """Fill a tensor with a mask: 0 with probability `rate`, else 1 / (1 - rate)."""
+    if rate >= 1.0:
+        return mask.zero_()
+    return mask.bernoulli_(1.0 - rate, generator=generator).div_(1.0 - rate)
+
+
+def _masked(call: BatchCall, x: Tensor, shape: Sequence[int], rate: float) -> Tensor:
+    """Multiply with a mask that keeps elements with probability 1 - rate, and makes up for the others."""
+    call.saved = draw_mask(torch.empty(tuple(shape), dtype=x.dtype, device=x.device), rate, call.generator)
+    answer: Tensor = x * call.saved
+    return answer
+
+
+def _masked_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
+    return [g * call.saved]
+
+
+def _dropout(call: BatchCall, x: Tensor) -> Tensor:
+    return _masked(call, x, x.shape, call.attrs[0])
+
+
+def _dim_shape(attrs: Attrs, dims: Dims) -> Dim:
+    if not 0 <= attrs[1] < len(dims[0].d):
+        fail("dropout_dim", dims, f"there is no dimension {attrs[1]}")
+    return dims[0]
+
+
+def _dropout_dim(call: BatchCall, x: Tensor) -> Tensor:
+    shape = [*x.shape]
+    shape[call.attrs[1] + 2] = 1
+    return _masked(call, x, shape, call.attrs[0])
+
+
+def _dropout_batch(call: BatchCall, x: Tensor) -> Tensor:
+    return _masked(call, x, [*x.shape[:2], *[1] * (x.dim() - 2)], call.attrs[0])
+
+
+def _block(call: BatchCall, x: Tensor) -> Tensor:
+    return _masked(call, x, [x.shape[0], *[1] * (x.dim() - 1)], call.attrs[0])
+
+
+def _noise(call: BatchCall, x: Tensor) -> Tensor:
+    return x + torch.empty_like(x).normal_(0.0, call.attrs[0], generator=call.generator)
+
+
+def _noise_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
+    return [g]
+
+
+def _declare_noisy(name: str, run: Run, grad: Run = _masked_grad, shape: ShapeRule = same_shape) -> Operation:
+    return declare(name, shape, run, grad, random=True, expand=True, kernel=drawn(name))
+
+
+DROPOUT = _declare_noisy("dropout", _dropout)
+DROPOUT_DIM = _declare_noisy("dropout_dim", _dropout_dim, shape=_dim_shape)
+DROPOUT_BATCH = _declare_noisy("dropout_batch", _dropout_batch)
+BLOCK_DROPOUT = _declare_noisy("block_dropout", _block)
+NOISE = _declare_noisy("noise", _noise, _noise_grad)
+
+
 _tanh_back = torch.ops.aten.tanh_backward.grad_input
 _sigmoid_back = torch.ops.aten.sigmoid_backward.grad_input
 

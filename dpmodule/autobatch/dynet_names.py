@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from ...base import FileError
-from ..arguments import file_name, flag, number_from, whole
-from ..errors import ArgumentError, foreign_value, user_line
-from ..explain import graphviz_text
-from ..expression import listed
-from ..session import configure, from_command_line, gpus, settings_of
+from ..base import FileError
+from .arguments import file_name, flag, number_from, whole
+from .errors import ArgumentError, foreign_value, user_line
+from .explain import graphviz_text
+from .expression import listed
+from .session import configure, from_command_line, gpus, settings_of
 
 HAVE_CUDA = torch.cuda.is_available()
 """Whether graphs can be on a GPU."""
