@@ -169,11 +169,11 @@ LATER = (
     "random_pdf",
     "update",
     "sparse.lookup",
-    "sparse.lstm",
     "sparse.matrix",
+    "sparse.recurrent",
     "sparse.sequences",
     "sparse.storage",
-    "sparse.scatter",
+    "sparse.elementwise",
 )
 """Modules of `dpmodule.ops` that declare operators; those that others import stand first."""
 

@@ -199,11 +199,11 @@ LATER: dict[str, str] = {
     "sparse.lookup": """
     _contrib_SparseEmbedding
     """,
-    "sparse.lstm": """
-    sequence_lstm
-    """,
     "sparse.matrix": """
     _square_sum
+    """,
+    "sparse.recurrent": """
+    sequence_lstm
     """,
     "sparse.sequences": """
     sequence_conv sequence_expand sequence_pool sequence_reverse sequence_softmax
@@ -211,7 +211,7 @@ LATER: dict[str, str] = {
     "sparse.storage": """
     _sparse_cast_storage _sparse_retain cast_storage
     """,
-    "sparse.scatter": """
+    "sparse.elementwise": """
     _scatter_elemwise_div _scatter_minus_scalar _scatter_plus_scalar
     """,
 }
