@@ -1,6 +1,6 @@
 """Pages and pictures that are made before a build.
 
-They are those of `docs/operators.py`, `docs/tables.py` and `docs/gallery.py`, and copies of the notebooks: Sphinx reads
+They are those of `docs/operators.py`, `docs/tables.py`, `docs/gallery.py` and `docs/curve.py`, and copies of the notebooks: Sphinx reads
 one folder alone. Git ignores them, but for the pictures of `docs/pictures.py`.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDERS", "setup"]
 
-FOLDERS = {"operators": "reference/operators", "pictures": "inside", "tables": "reference", "gallery": "."}
+FOLDERS = {"operators": "reference/operators", "pictures": "inside", "tables": "reference", "gallery": ".", "curve": "."}
 """Where what a script makes belongs: its function `write` takes the folder."""
 
 
