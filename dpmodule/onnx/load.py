@@ -15,7 +15,6 @@ from ..symbol import Symbol
 from .from_onnx.bodies import graph_of
 from .from_onnx.build import GraphBuilder
 from .from_onnx.check import Checker
-from .from_onnx.forms import cast
 from .from_onnx.problems import Problems, Refused, TooLarge
 from .from_onnx.read import read_model
 from .from_onnx.table import TRANSLATORS
@@ -174,7 +173,7 @@ def _translated(
         code = each.type.tensor_type.elem_type
         value = builder.variable(each.name, held[each.name], UNSIGNED.get(code, DTYPES[code]), is_open=True)
         builder.label = each.name
-        names.put(each.name, of_type(cast(builder, value, DTYPES[code]), code))
+        names.put(each.name, of_type(value.cast(DTYPES[code]), code))
     walk = Walk(builder, checker, problems, TRANSLATORS, functions, folder)
     walk.initializers(graph, names, True)
     walk.nodes(graph, names, versions)

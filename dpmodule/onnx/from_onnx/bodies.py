@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from ...graph import Entry, Graph, Node
 from ...ops import get
 from .build import GraphBuilder, GraphScope
-from .forms import arith, as_scalar, cast
 from .problems import Refused
 from .value import OnnxValue
 from .worlds import Dims, Sizes
@@ -49,7 +48,7 @@ def _open(b: GraphBuilder, value: OnnxValue) -> OnnxValue:
 
 def _stand_in(b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool) -> OnnxValue:
     made = b.variable(b.reserve(f"{b.label}_{kind}"), shapes, dtype, is_open=True)
-    return as_scalar(made, is_scalar)
+    return made.as_scalar(is_scalar)
 
 
 def _element(b: GraphBuilder, whole: OnnxValue) -> OnnxValue:
@@ -61,7 +60,7 @@ def _outside(b: GraphBuilder, scope: GraphScope, node: Node) -> OnnxValue:
     """Return what a variable of a body stands for in the graph around it."""
     for outer, inner in scope.captured.values():
         if inner is node:
-            made = OnnxValue(((1,),) * b.worlds, "float32", outer)
+            made = OnnxValue(b, ((1,),) * b.worlds, "float32", outer)
             made.scope, made.trains = b.scope, True
             return made
     raise Refused(f"a body reads {node.name!r}, which is not there")
@@ -71,7 +70,7 @@ def _kept(b: GraphBuilder, old: OnnxValue, new: OnnxValue) -> OnnxValue:
     """Return a state after a step, checked against the one before, which it has to read by all means."""
     if new.shapes != old.shapes:
         raise Refused(f"a state changes its shape from {old.dims[0]} to {new.dims[0]}")
-    return cast(b, new, old.dtype)
+    return new.cast(old.dtype)
 
 
 def _reading(b: GraphBuilder, graph: Graph, variables: Values, values: Values, labels: list[str]) -> Graph:
@@ -110,9 +109,7 @@ def each_step(
         graph = graph_of(b, results, labels)
         graph = _reading(b, graph, held, results, labels)
         if not any(e.entry is not None and e.entry[0] in graph.inputs for e in elements):
-            results[0] = arith(
-                b, "plus", _open(b, results[0]), arith(b, "mul", cast(b, elements[0], results[0].dtype), 0.0)
-            )
+            results[0] = _open(b, results[0]) + elements[0].cast(results[0].dtype) * 0.0
             graph = _reading(b, graph_of(b, results, labels), held, results, labels)
     finally:
         b.scope = outer
@@ -148,7 +145,7 @@ def _foreach(
     types = [v.dtype for v in (*outs, *states[0])]
     found = b.made(op, op.parse(params, (graph,)), params, values, shapes, (graph,), types)
     stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(found, outs)]
-    return stacked, [as_scalar(v, s.is_scalar) for v, s in zip(found[len(outs) :], states[0])]
+    return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(found[len(outs) :], states[0])]
 
 
 def while_true(
@@ -201,7 +198,7 @@ def while_true(
     types = [v.dtype for v in (*outs, *variables)]
     found = b.made(op, op.parse(params, (question, graph)), params, values, shapes, (question, graph), types)
     stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(found, outs)]
-    return stacked, [as_scalar(v, s.is_scalar) for v, s in zip(found[len(outs) :], variables)]
+    return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(found[len(outs) :], variables)]
 
 
 def _located(b: GraphBuilder, graph: Graph, scope: GraphScope, own: Values, values: Values) -> list[int]:
@@ -265,4 +262,4 @@ def branch(
         bodies_of,
         [v.dtype for v in outs[1]],
     )
-    return [as_scalar(v, o.is_scalar) for v, o in zip(found, outs[1])]
+    return [v.as_scalar(o.is_scalar) for v, o in zip(found, outs[1])]

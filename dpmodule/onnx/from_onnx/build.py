@@ -97,7 +97,7 @@ class GraphBuilder:
         attrs = {} if dtype == "float32" and not is_open else {"__dtype__": str(dtype_code(dtype))}
         if not is_open:
             attrs["__shape__"] = to_text(held[0])
-        value = OnnxValue(held, dtype, (Node(None, name, attrs=attrs), 0))
+        value = OnnxValue(self, held, dtype, (Node(None, name, attrs=attrs), 0))
         value.is_scalar, value.scope, value.name = not shapes[0], self.scope, name
         self.offer(value)
         return value
@@ -128,7 +128,7 @@ class GraphBuilder:
         held = [t.reshape(1) if t.dim() == 0 else t for t in found]
         if all(t.shape == held[0].shape and bool((t == held[0]).all()) for t in held[1:]):
             held = [held[0]] * self.worlds
-        value = OnnxValue(tuple(tuple(t.shape) for t in held), name_of(held[0].dtype))
+        value = OnnxValue(self, tuple(tuple(t.shape) for t in held), name_of(held[0].dtype))
         value.known, value.is_scalar, value.scope = tuple(held), found[0].dim() == 0, self.root
         return value
 
@@ -295,7 +295,9 @@ class GraphBuilder:
         node = Node(op, self.reserve(f"{self.label}_{op.name.strip('_').lower()}"), params, {}, entries)
         node.subgraphs = subgraphs
         self.fresh.append(node)
-        values = [OnnxValue(each, dtype, (node, i)) for i, (each, dtype) in enumerate(zip(shapes, types))]
+        values = [
+            OnnxValue(self, each, dtype, (node, i)) for i, (each, dtype) in enumerate(zip(shapes, types))
+        ]
         for i, value in enumerate(values):
             value.scope, value.trains = self.scope, any(v.trains for v in inputs)
             value.known = None if known is None else known[i]

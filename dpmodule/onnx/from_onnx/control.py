@@ -9,7 +9,7 @@ import torch
 from .bodies import branch, each_step, while_true
 from .build import GraphBuilder
 from .call import NodeCall, Translator
-from .forms import LONGEST, arith, as_scalar, cast, in_order, normal, positions, squeeze, unsqueeze
+from .forms import LONGEST, in_order, normal, positions, squeeze, unsqueeze
 from .index import selected
 from .problems import Refused
 from .value import OnnxValue
@@ -25,7 +25,7 @@ def _if(c: NodeCall) -> list[Any]:
     yes, no = c.attrs["then_branch"], c.attrs["else_branch"]
     return branch(
         b,
-        cast(b, c.x, "float32"),
+        c.x.cast("float32"),
         lambda: c.body(yes, [], scope=b.scope),
         lambda: c.body(no, [], scope=b.scope),
     )
@@ -81,26 +81,26 @@ def _conditional(
 ) -> list[Any]:
     """Translate a loop that its body may end."""
     b = c.b
-    zero = as_scalar(b.constant(torch.zeros(1, dtype=torch.int64)), True)
+    zero = b.constant(torch.zeros(1, dtype=torch.int64)).as_scalar(True)
     start = c.maybe(1) or b.constant(torch.tensor(True))
     limit = c.maybe(0)
-    variables = [zero, cast(b, start, "float32"), *states]
+    variables = [zero, start.cast("float32"), *states]
 
     def test(held: list[OnnxValue]) -> OnnxValue:
         if limit is None:
             return held[1]
-        return arith(b, "mul", cast(b, arith(b, "lesser", held[0], limit), "float32"), held[1])
+        return (held[0] < limit).cast("float32") * held[1]
 
     def step(held: list[OnnxValue]) -> tuple[list[OnnxValue], list[OnnxValue]]:
-        outs = c.body(graph, [held[0], cast(b, held[1], "bool"), *held[2:]], scope=b.scope)
-        news = [arith(b, "plus", held[0], 1.0), cast(b, outs[0], "float32"), *outs[1 : 1 + len(states)]]
+        outs = c.body(graph, [held[0], held[1].cast("bool"), *held[2:]], scope=b.scope)
+        news = [held[0] + 1.0, outs[0].cast("float32"), *outs[1 : 1 + len(states)]]
         return outs[1 + len(states) :], news
 
     most = None if counts is None or len(set(counts)) > 1 else counts[0]
     collected, last = while_true(b, variables, most, test, step)
     if collected and most is not None:
-        keep = arith(b, "lesser", positions(b, (most,)), last[0])
-        collected = [selected(b, each, cast(b, keep, "float32")) for each in collected]
+        keep = positions(b, (most,)) < last[0]
+        collected = [selected(b, each, keep.cast("float32")) for each in collected]
     return [*last[2:], *collected]
 
 
@@ -114,7 +114,7 @@ def _scan(c: NodeCall) -> list[Any]:
     axes, backwards = a.get("scan_input_axes") or [0] * count, a.get("scan_input_directions") or [0] * count
     moved = []
     for value, axis, is_back in zip(data, axes, backwards):
-        front = in_order(b, value, normal(axis, value.rank), 0)
+        front = in_order(value, normal(axis, value.rank), 0)
         moved.append(b("reverse", front, axis=0) if is_back else front)
 
     def step(elements: list[OnnxValue], held: list[OnnxValue]) -> tuple[list[OnnxValue], list[OnnxValue]]:
@@ -127,7 +127,7 @@ def _scan(c: NodeCall) -> list[Any]:
     found = []
     for value, axis, is_back in zip(collected, axes, backwards):
         turned = b("reverse", value, axis=0) if is_back else value
-        found.append(in_order(b, turned, 0, normal(axis, turned.rank)))
+        found.append(in_order(turned, 0, normal(axis, turned.rank)))
     return [*last, *found]
 
 
@@ -178,7 +178,7 @@ def _length(c: NodeCall) -> OnnxValue:
 def _joined(c: NodeCall) -> OnnxValue:
     b, items, axis = c.b, _items(c), c.attrs["axis"]
     if c.attrs["new_axis"]:
-        items = [unsqueeze(b, v, [axis]) for v in items]
+        items = [unsqueeze(v, [axis]) for v in items]
     return items[0] if len(items) == 1 else b("Concat", *items, dim=normal(axis, items[0].rank))
 
 
@@ -200,7 +200,7 @@ def _taken_apart(c: NodeCall) -> list[Any]:
     places = [sum(sizes[:i]) for i in range(len(sizes))]
     items = [b("slice_axis", x, axis=axis, begin=p, end=p + n) for p, n in zip(places, sizes)]
     if given is None and not c.attrs["keepdims"]:
-        items = [squeeze(b, v, [axis]) for v in items]
+        items = [squeeze(v, [axis]) for v in items]
     return [items]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from .array import padded
 from .build import GraphBuilder
 from .call import NodeCall, Translator
-from .forms import arith, filled, paired, unary
+from .forms import filled, paired
 from .problems import Refused
 from .value import OnnxValue
 from .worlds import Sizes
@@ -67,7 +67,7 @@ class _ConvWindow:
             for i, (m, n) in enumerate(zip(self.before, self.after))
         }
         self.before = self.after = (0,) * len(self.kernel)
-        return padded(b, x, widths, "constant", value)
+        return padded(x, widths, "constant", value)
 
 
 def _filter_sizes(c: NodeCall, weight: OnnxValue) -> tuple[int, ...]:
@@ -169,9 +169,9 @@ def _pool(c: NodeCall) -> list[OnnxValue]:
         whole = _widen(window, x)
     options: dict[str, Any] = {"kernel": window.kernel, "stride": window.stride}
     if kind == "lp":
-        x, kind = arith(b, "power", unary(b, "abs", x), float(a["p"])), "sum"
+        x, kind = x.apply("abs") ** float(a["p"]), "sum"
         made = _pooled(b, window, x, kind, options, True, whole)
-        return [arith(b, "power", made, 1.0 / a["p"])]
+        return [made ** (1.0 / a["p"])]
     return [_pooled(b, window, x, kind, options, bool(a.get("count_include_pad")), whole)]
 
 
@@ -232,7 +232,7 @@ def _average(
     before, after = window.before, window.after
     total = _small(b, window.pad(b, x, 0.0), "sum", options, (0,) * len(before), True)
     if counts_pads and not widened:
-        return arith(b, "div", total, float(math.prod(window.kernel)))
+        return total / float(math.prod(window.kernel))
     shape = tuple((1, 1, *s[2:]) for s in x.shapes)
     window.before, window.after = before, after
     if counts_pads:
@@ -259,9 +259,9 @@ def _dilated(b: GraphBuilder, window: _ConvWindow, x: OnnxValue, kind: str, coun
         step = (*nothing, *window.stride)
         parts.append(b("slice", x, begin=(*nothing, *begin), end=(*nothing, *end), step=step))
     if kind == "max":
-        return paired(b, "maximum", parts)
-    total = paired(b, "plus", parts)
-    return total if kind == "sum" else arith(b, "div", total, float(math.prod(window.kernel)))
+        return paired("maximum", parts)
+    total = paired("plus", parts)
+    return total if kind == "sum" else total / float(math.prod(window.kernel))
 
 
 def _global(c: NodeCall) -> OnnxValue:

@@ -6,7 +6,7 @@ import math
 
 from .build import GraphBuilder
 from .call import NodeCall, Translator
-from .forms import arith, cast, expand, positions, reshape, unsqueeze
+from .forms import expand, positions, reshape, unsqueeze
 from .index import selected
 from .problems import Refused
 from .value import OnnxValue
@@ -16,7 +16,7 @@ def _roi_align(c: NodeCall) -> OnnxValue:
     b, x, rois, index, a = c.b, c.x, c.value(1), c.value(2), c.attrs
     if a["mode"] != "avg":
         raise Refused(f"mode {a['mode']!r}")
-    joined = b("Concat", unsqueeze(b, cast(b, index, rois.dtype), [1]), rois, dim=1)
+    joined = b("Concat", unsqueeze(index.cast(rois.dtype), [1]), rois, dim=1)
     return b(
         "_contrib_ROIAlign",
         x,
@@ -39,10 +39,10 @@ def _corners(b: GraphBuilder, boxes: OnnxValue, is_center: bool) -> OnnxValue:
     """Return boxes as left, top, right, bottom."""
     if is_center:
         middle, size = b.many("_split_v2", boxes, indices=(0, 2), axis=2)
-        half = arith(b, "mul", size, 0.5)
-        return b("Concat", arith(b, "minus", middle, half), arith(b, "plus", middle, half), dim=2)
+        half = size * 0.5
+        return b("Concat", middle - half, middle + half, dim=2)
     one, other = b.many("_split_v2", boxes, indices=(0, 2), axis=2)  # any two opposite corners
-    return b("Concat", arith(b, "minimum", one, other), arith(b, "maximum", one, other), dim=2)
+    return b("Concat", one.arith("minimum", other), one.arith("maximum", other), dim=2)
 
 
 def _suppression(c: NodeCall) -> OnnxValue:
@@ -53,20 +53,20 @@ def _suppression(c: NodeCall) -> OnnxValue:
     if most < 1 or boxes.rank != 3 or scores.rank != 3:
         raise Refused(f"{most} boxes of a class out of {boxes.dims[0]} with scores {scores.dims[0]}")
     shapes = tuple((*s, 1) for s in scores.shapes)
-    places = reshape(b, positions(b, scores.axis(2), dtype="float32"), tuple((1, 1, s[2], 1) for s in shapes))
-    corners = unsqueeze(b, _corners(b, boxes, bool(c.attrs["center_point_box"])), [1])
+    places = reshape(positions(b, scores.axis(2), dtype="float32"), tuple((1, 1, s[2], 1) for s in shapes))
+    corners = unsqueeze(_corners(b, boxes, bool(c.attrs["center_point_box"])), [1])
     rows = b(
         "Concat",
-        reshape(b, scores, shapes),
-        expand(b, corners, tuple((*s[:3], 4) for s in shapes)),
-        expand(b, places, shapes),
+        reshape(scores, shapes),
+        expand(corners, tuple((*s[:3], 4) for s in shapes)),
+        expand(places, shapes),
         dim=3,
     )
-    flat = reshape(b, rows, tuple((s[0] * s[1], s[2], 6) for s in shapes))
+    flat = reshape(rows, tuple((s[0] * s[1], s[2], 6) for s in shapes))
     kept = b(
         "_contrib_box_nms", flat, overlap_thresh=overlap, valid_thresh=least, coord_start=1, score_index=0
     )
-    kept = reshape(b, kept, tuple((*s[:3], 6) for s in shapes))
+    kept = reshape(kept, tuple((*s[:3], 6) for s in shapes))
     found = b("slice_axis", kept, axis=3, begin=5, end=6)
     if any(n > most for n in scores.axis(2)):
         found = b("slice_axis", found, axis=2, begin=0, end=most)
@@ -74,15 +74,15 @@ def _suppression(c: NodeCall) -> OnnxValue:
     images = _line(b, wide, 0)
     classes = _line(b, wide, 1)
     triples = b("Concat", images, classes, found, dim=3)
-    flat = reshape(b, triples, tuple((math.prod(s), 3) for s in wide))
-    mask = arith(b, "greater_equal", reshape(b, found, tuple((math.prod(s),) for s in wide)), 0.0)
-    return cast(b, selected(b, flat, mask), "int64")
+    flat = reshape(triples, tuple((math.prod(s), 3) for s in wide))
+    mask = reshape(found, tuple((math.prod(s),) for s in wide)) >= 0.0
+    return selected(b, flat, mask).cast("int64")
 
 
 def _line(b: GraphBuilder, wide: tuple[tuple[int, ...], ...], axis: int) -> OnnxValue:
     line = positions(b, tuple(s[axis] for s in wide), dtype="float32")
     narrow = tuple(tuple(d if i == axis else 1 for i, d in enumerate(s)) for s in wide)
-    return expand(b, reshape(b, line, narrow), wide)
+    return expand(reshape(line, narrow), wide)
 
 
 TABLE: dict[str, Translator] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from .call import NodeCall, Translator
-from .forms import as_scalar, cast, unary
 from .problems import Refused
 from .tensors import DTYPES
 from .value import OnnxValue
@@ -24,8 +23,8 @@ def _name(c: NodeCall) -> str:
 
 def _like(c: NodeCall) -> OnnxValue:
     wanted = DTYPES.get(c.attrs.get("dtype", 0), c.x.dtype)
-    source = c.x if "float" in c.x.dtype else cast(c.b, c.x, "float32")
-    return cast(c.b, unary(c.b, f"{_name(c)}_like", source, **_options(c)), wanted)
+    source = c.x if "float" in c.x.dtype else c.x.cast("float32")
+    return source.apply(f"{_name(c)}_like", **_options(c)).cast(wanted)
 
 
 def _of_shape(c: NodeCall) -> OnnxValue:
@@ -33,7 +32,7 @@ def _of_shape(c: NodeCall) -> OnnxValue:
     if any(d < 1 for d in shape):
         raise Refused(f"shape {shape}")
     made = c.b(_name(c), shape=shape or (1,), dtype="float32", **_options(c))
-    return cast(c.b, as_scalar(made, not shape), DTYPES.get(c.attrs["dtype"], "float32"))
+    return made.as_scalar(not shape).cast(DTYPES.get(c.attrs["dtype"], "float32"))
 
 
 TABLE: dict[str, Translator] = {

@@ -6,9 +6,8 @@ import torch
 
 from .build import GraphBuilder
 from .call import NodeCall, Translator
-from .forms import arith, cast, expand, reshape, unary
+from .forms import expand, reshape
 from .problems import Refused
-from .reduce import reduced
 from .value import OnnxValue
 
 
@@ -16,10 +15,10 @@ def _rows(c: NodeCall) -> OnnxValue:
     """Return the data as a matrix of float32."""
     x = c.x
     if x.rank == 1:
-        x = reshape(c.b, x, tuple((1, *s) for s in x.shapes))
+        x = reshape(x, tuple((1, *s) for s in x.shapes))
     if x.rank != 2:
         raise Refused(f"data of shape {x.dims[0]}, expected rows of features")
-    return cast(c.b, x, "float32")
+    return x.cast("float32")
 
 
 def _vector(c: NodeCall, name: str) -> OnnxValue:
@@ -27,10 +26,10 @@ def _vector(c: NodeCall, name: str) -> OnnxValue:
 
 
 def _scaler(c: NodeCall) -> OnnxValue:
-    b, x = c.b, cast(c.b, c.x, "float32")
+    x = c.x.cast("float32")
     if c.attrs.get("offset"):
-        x = arith(b, "minus", x, _vector(c, "offset"))
-    return arith(b, "mul", x, _vector(c, "scale")) if c.attrs.get("scale") else x
+        x = x - _vector(c, "offset")
+    return x * _vector(c, "scale") if c.attrs.get("scale") else x
 
 
 def _scores(c: NodeCall, rows: int) -> OnnxValue:
@@ -56,7 +55,7 @@ def _after(c: NodeCall, scores: OnnxValue) -> OnnxValue:
         return scores
     if kind in ("SOFTMAX", "LOGISTIC"):
         options = {"axis": -1} if kind == "SOFTMAX" else {}
-        return unary(c.b, "softmax" if options else "sigmoid", scores, **options)
+        return scores.apply("softmax" if options else "sigmoid", **options)
     raise Refused(f"post_transform {kind!r}")
 
 
@@ -73,13 +72,13 @@ def _classifier(c: NodeCall) -> list[OnnxValue]:
         # one score decides between two classes
         kind = a.get("post_transform", "NONE")
         positive = _after(c, scores) if kind == "LOGISTIC" else scores
-        other = arith(b, "rminus", positive, 1.0 if kind == "LOGISTIC" else 0.0)
+        other = (1.0 if kind == "LOGISTIC" else 0.0) - positive
         both = b("Concat", other, positive, dim=1)
-        chosen = arith(b, "greater", scores, 0.0)
-        index = cast(b, b("Reshape", chosen, shape=(-1,)), "int64")
+        chosen = scores > 0.0
+        index = b("Reshape", chosen, shape=(-1,)).cast("int64")
         found = both if kind != "SOFTMAX" else _after(c, both)
     else:
-        index = cast(b, b("argmax", scores, axis=1), "int64")
+        index = b("argmax", scores, axis=1).cast("int64")
         found = _after(c, scores)
     return [_named(b, index, names), found]
 
@@ -93,10 +92,10 @@ def _named(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
 
 def _extractor(c: NodeCall) -> OnnxValue:
     b, x, index = c.b, c.x, c.value(1)
-    flat = reshape(b, index, tuple((_product(s),) for s in index.shapes))
+    flat = reshape(index, tuple((_product(s),) for s in index.shapes))
     found: OnnxValue = b("take", x, flat, axis=x.rank - 1, mode="wrap")
     # a single row of data comes back as one row of a matrix
-    return reshape(b, found, tuple((1, *s) for s in found.shapes)) if x.rank == 1 else found
+    return reshape(found, tuple((1, *s) for s in found.shapes)) if x.rank == 1 else found
 
 
 def _product(dims: tuple[int, ...]) -> int:
@@ -107,15 +106,15 @@ def _product(dims: tuple[int, ...]) -> int:
 
 
 def _normalizer(c: NodeCall) -> OnnxValue:
-    b, x = c.b, _rows(c)
+    x = _rows(c)
     kind = c.attrs["norm"]
     if kind == "MAX":
-        length = reduced(b, "max", x, [1], True)
+        length = x.reduce("max", [1], True)
     elif kind == "L1":
-        length = reduced(b, "sum", unary(b, "abs", x), [1], True)
+        length = x.apply("abs").reduce("sum", [1], True)
     else:
-        length = unary(b, "sqrt", reduced(b, "sum", unary(b, "square", x), [1], True))
-    return arith(b, "div", x, arith(b, "plus", length, arith(b, "equal", length, 0.0)))
+        length = x.apply("square").reduce("sum", [1], True).apply("sqrt")
+    return x / (length + length.arith("equal", 0.0))
 
 
 def _zip_map(c: NodeCall) -> OnnxValue:
@@ -123,7 +122,7 @@ def _zip_map(c: NodeCall) -> OnnxValue:
 
 
 def _binarizer(c: NodeCall) -> OnnxValue:
-    return arith(c.b, "greater", c.x, c.attrs["threshold"])
+    return c.x > c.attrs["threshold"]
 
 
 def _imputer(c: NodeCall) -> OnnxValue:
@@ -133,14 +132,14 @@ def _imputer(c: NodeCall) -> OnnxValue:
         raise Refused(f"{len(values or ())} values for {x.dims[0]}")
     replaced = c.attrs.get("replaced_value_float", 0.0)
     is_nan = replaced != replaced
-    missing = b("broadcast_not_equal", x, x) if is_nan else arith(b, "equal", x, float(replaced))
-    filler = expand(b, b.constant(torch.tensor(values), x.dtype), x.shapes)
+    missing = b("broadcast_not_equal", x, x) if is_nan else x.arith("equal", float(replaced))
+    filler = expand(b.constant(torch.tensor(values), x.dtype), x.shapes)
     return b("where", missing, filler, x)
 
 
 def _vectorizer(c: NodeCall) -> OnnxValue:
-    parts = [cast(c.b, c.value(i), "float32") for i in range(len(c.inputs))]
-    wide = [reshape(c.b, v, tuple((*s, 1) for s in v.shapes)) if v.rank == 1 else v for v in parts]
+    parts = [c.value(i).cast("float32") for i in range(len(c.inputs))]
+    wide = [reshape(v, tuple((*s, 1) for s in v.shapes)) if v.rank == 1 else v for v in parts]
     return wide[0] if len(wide) == 1 else c.b("Concat", *wide, dim=1)
 
 
@@ -149,13 +148,13 @@ def _encoder(c: NodeCall) -> OnnxValue:
     values = c.attrs.get("values_int64s") or c.attrs.get("values_floats")
     if not keys or not values or len(keys) != len(values) or len(keys) > 1024:
         raise Refused("keys or values that are texts")
-    b, x = c.b, c.x
+    x = c.x
     dtype = "int64" if c.attrs.get("values_int64s") else "float32"
     default = c.attrs.get("default_int64" if dtype == "int64" else "default_float", -1)
-    found = arith(b, "plus", arith(b, "mul", cast(b, x, dtype), 0.0), float(default))
+    found = x.cast(dtype) * 0.0 + float(default)
     for key, value in zip(keys, values):
-        hit = cast(b, arith(b, "equal", x, float(key)), dtype)
-        found = arith(b, "plus", found, arith(b, "mul", hit, float(value - default)))
+        hit = x.arith("equal", float(key)).cast(dtype)
+        found = found + hit * float(value - default)
     return found
 
 

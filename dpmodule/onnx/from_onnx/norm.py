@@ -6,9 +6,8 @@ import torch
 
 from .build import GraphBuilder
 from .call import NodeCall, Translator
-from .forms import arith, normal, reshape, unary, unsqueeze
+from .forms import normal, reshape, unsqueeze
 from .problems import Refused
-from .reduce import reduced
 from .value import OnnxValue
 
 
@@ -38,10 +37,10 @@ def _batch(c: NodeCall) -> list[OnnxValue]:
             use_global_stats=mean.name in b.hints.use_global_stats,
         )
         return [made, mean, variance][: max(1, len(c.used))] if any(c.used[1:]) else [made]
-    wide = [unsqueeze(b, v, range(1, x.rank - 1)) for v in (scale, shift, mean, variance)]
-    spread = unary(b, "sqrt", arith(b, "plus", wide[3], a["epsilon"]))
-    centred = arith(b, "div", arith(b, "minus", x, wide[2]), spread)
-    return [arith(b, "plus", arith(b, "mul", centred, wide[0]), wide[1])]
+    wide = [unsqueeze(v, range(1, x.rank - 1)) for v in (scale, shift, mean, variance)]
+    spread = (wide[3] + a["epsilon"]).apply("sqrt")
+    centred = (x - wide[2]) / spread
+    return [centred * wide[0] + wide[1]]
 
 
 def _instance(c: NodeCall) -> OnnxValue:
@@ -52,11 +51,11 @@ def _centred(
     b: GraphBuilder, x: OnnxValue, axes: list[int], epsilon: float
 ) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
     """Return the normalized data, their mean and the reciprocal of their spread."""
-    mean = reduced(b, "mean", x, axes, True)
-    gap = arith(b, "minus", x, mean)
-    variance = reduced(b, "mean", unary(b, "square", gap), axes, True)
-    inverse = unary(b, "rsqrt", arith(b, "plus", variance, epsilon))
-    return arith(b, "mul", gap, inverse), mean, inverse
+    mean = x.reduce("mean", axes, True)
+    gap = x - mean
+    variance = gap.apply("square").reduce("mean", axes, True)
+    inverse = (variance + epsilon).apply("rsqrt")
+    return gap * inverse, mean, inverse
 
 
 def _layer(c: NodeCall) -> list[OnnxValue]:
@@ -69,16 +68,16 @@ def _layer(c: NodeCall) -> list[OnnxValue]:
         if shift.shapes == scale.shapes:
             return [b("LayerNorm", x, scale, shift, eps=epsilon)]
     found, mean, inverse = _centred(b, x, list(range(axis, x.rank)), epsilon)
-    found = arith(b, "mul", found, scale)
-    return [found if shift is None else arith(b, "plus", found, shift), mean, inverse]
+    found = found * scale
+    return [found if shift is None else found + shift, mean, inverse]
 
 
 def _rms(c: NodeCall) -> OnnxValue:
-    b, x = c.b, c.x
+    x = c.x
     axes = list(range(normal(c.attrs["axis"], x.rank), x.rank))
-    square = reduced(b, "mean", unary(b, "square", x), axes, True)
-    inverse = unary(b, "rsqrt", arith(b, "plus", square, c.attrs["epsilon"]))
-    return arith(b, "mul", arith(b, "mul", x, inverse), c.value(1))
+    square = x.apply("square").reduce("mean", axes, True)
+    inverse = (square + c.attrs["epsilon"]).apply("rsqrt")
+    return x * inverse * c.value(1)
 
 
 def _group(c: NodeCall) -> OnnxValue:
@@ -89,29 +88,29 @@ def _group(c: NodeCall) -> OnnxValue:
     scale, shift = c.value(1), c.value(2)
     if c.since < 21:
         scale, shift = (b("repeat", v, repeats=channels // groups, axis=0) for v in (scale, shift))
-    apart = reshape(b, x, tuple((s[0], groups, channels // groups, *s[2:]) for s in x.shapes))
+    apart = reshape(x, tuple((s[0], groups, channels // groups, *s[2:]) for s in x.shapes))
     found, _, _ = _centred(b, apart, list(range(2, apart.rank)), c.attrs["epsilon"])
-    found = reshape(b, found, x.shapes)
-    wide = [unsqueeze(b, v, range(1, x.rank - 1)) for v in (scale, shift)]
-    return arith(b, "plus", arith(b, "mul", found, wide[0]), wide[1])
+    found = reshape(found, x.shapes)
+    wide = [unsqueeze(v, range(1, x.rank - 1)) for v in (scale, shift)]
+    return found * wide[0] + wide[1]
 
 
 def _mean_variance(c: NodeCall) -> OnnxValue:
     axes = [normal(a, c.x.rank) for a in c.attrs["axes"]]
-    b, x = c.b, c.x
-    gap = arith(b, "minus", x, reduced(b, "mean", x, axes, True))
-    spread = unary(b, "sqrt", reduced(b, "mean", unary(b, "square", gap), axes, True))
-    return arith(b, "div", gap, arith(b, "plus", spread, 1e-9))
+    x = c.x
+    gap = x - x.reduce("mean", axes, True)
+    spread = gap.apply("square").reduce("mean", axes, True).apply("sqrt")
+    return gap / (spread + 1e-9)
 
 
 def _lp(c: NodeCall) -> OnnxValue:
-    b, x = c.b, c.x
+    x = c.x
     axis = normal(c.attrs["axis"], x.rank)
     if c.attrs["p"] == 1:
-        length = reduced(b, "sum", unary(b, "abs", x), [axis], True)
+        length = x.apply("abs").reduce("sum", [axis], True)
     else:
-        length = unary(b, "sqrt", reduced(b, "sum", unary(b, "square", x), [axis], True))
-    return arith(b, "div", x, arith(b, "plus", length, arith(b, "equal", length, 0.0)))
+        length = x.apply("square").reduce("sum", [axis], True).apply("sqrt")
+    return x / (length + length.arith("equal", 0.0))
 
 
 def _local(c: NodeCall) -> OnnxValue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .build import GraphBuilder
 from .call import NodeCall, Translator
-from .forms import arith, as_scalar, cast, normal, reshape, unary
+from .forms import normal, reshape
 from .problems import Refused
 from .value import OnnxValue
 
@@ -15,15 +15,6 @@ _PLAIN = {
     "ReduceMin": "min",
     "ReduceProd": "prod",
 }
-
-
-def reduced(b: GraphBuilder, name: str, x: OnnxValue, axes: list[int], keep: bool) -> OnnxValue:
-    """Apply a reduction along axes."""
-    if x.is_scalar or not axes:
-        return x
-    is_whole = len(axes) == x.rank and not keep
-    made = b(name, x, axis=tuple(axes), keepdims=keep)
-    return as_scalar(made, is_whole)
 
 
 def _axes(c: NodeCall) -> list[int] | None:
@@ -37,27 +28,27 @@ def _axes(c: NodeCall) -> list[int] | None:
 def _reduce(c: NodeCall) -> OnnxValue:
     axes, keep, x, b = _axes(c), bool(c.attrs["keepdims"]), c.x, c.b
     if c.kind in ("ReduceL1", "ReduceL2", "ReduceSumSquare"):
-        x = unary(b, "abs" if c.kind == "ReduceL1" else "square", x)
+        x = x.apply("abs" if c.kind == "ReduceL1" else "square")
     if c.kind == "ReduceLogSumExp" and axes is not None:
         return _log_sum_exp(b, x, axes, keep)
-    found = x if axes is None else reduced(b, _PLAIN.get(c.kind, "sum"), _summable(b, x), axes, keep)
+    found = x if axes is None else _summable(x).reduce(_PLAIN.get(c.kind, "sum"), axes, keep)
     if c.kind == "ReduceL2":
-        return unary(b, "sqrt", found)
-    return unary(b, "log", found) if c.kind == "ReduceLogSum" else cast(b, found, x.dtype)
+        return found.apply("sqrt")
+    return found.apply("log") if c.kind == "ReduceLogSum" else found.cast(x.dtype)
 
 
-def _summable(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
-    return cast(b, x, "int64") if x.dtype == "bool" else x
+def _summable(x: OnnxValue) -> OnnxValue:
+    return x.cast("int64") if x.dtype == "bool" else x
 
 
 def _log_sum_exp(b: GraphBuilder, x: OnnxValue, axes: list[int], keep: bool) -> OnnxValue:
-    highest = b("stop_gradient", reduced(b, "max", x, axes, True))
-    total = reduced(b, "sum", unary(b, "exp", arith(b, "minus", x, highest)), axes, True)
-    found = arith(b, "plus", unary(b, "log", total), highest)
+    highest = b("stop_gradient", x.reduce("max", axes, True))
+    total = (x - highest).apply("exp").reduce("sum", axes, True)
+    found = total.apply("log") + highest
     if keep or x.is_scalar:
         return found
     shapes = tuple(tuple(d for i, d in enumerate(s) if i not in axes) for s in found.shapes)
-    return reshape(b, found, shapes)
+    return reshape(found, shapes)
 
 
 def _arg(c: NodeCall) -> OnnxValue:
@@ -66,15 +57,13 @@ def _arg(c: NodeCall) -> OnnxValue:
     name = "argmax" if c.kind == "ArgMax" else "argmin"
     source = b("reverse", x, axis=axis) if c.attrs.get("select_last_index") else x
     if x.dtype in ("float16", "bfloat16", "int8", "uint8", "bool"):
-        source = cast(
-            b, source, "float32"
-        )  # positions come in the data's type, which may be too small for them
-    found = as_scalar(cast(b, b(name, source, axis=axis, keepdims=keep), "int64"), x.rank == 1 and not keep)
+        source = source.cast("float32")  # positions come in the data's type, which may be too small for them
+    found = b(name, source, axis=axis, keepdims=keep).cast("int64").as_scalar(x.rank == 1 and not keep)
     if c.attrs.get("select_last_index"):
         size = x.size(axis)
         if size is None:
             raise Refused("select_last_index along an axis whose length is open")
-        found = arith(b, "rminus", found, float(size - 1))
+        found = float(size - 1) - found
     return found
 
 
@@ -84,7 +73,7 @@ def _softmax(c: NodeCall) -> OnnxValue:
     axis = normal(c.attrs["axis"], x.rank)
     if c.since >= 13 or axis == x.rank - 1:
         return _soft(b, name, x, axis)
-    flat = reshape(b, x, tuple((*s[:axis], _product(s[axis:])) for s in x.shapes))
+    flat = reshape(x, tuple((*s[:axis], _product(s[axis:])) for s in x.shapes))
     found = _soft(b, name, flat, axis)
     return b("reshape_like", found, x)
 
@@ -98,7 +87,7 @@ def _product(dims: tuple[int, ...]) -> int:
 
 def _soft(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
     if name:
-        return unary(b, name, x, axis=axis)
+        return x.apply(name, axis=axis)
     size = x.size(axis)
     if size is None:
         raise Refused("Hardmax along an axis whose length is open")

@@ -152,7 +152,7 @@ def _apply(b: GraphBuilder, x: OnnxValue, jobs: dict[int, _ResizedAxis], attrs: 
         matrix = b.constant(job.matrix().t().contiguous(), x.dtype)
         order = [i for i in range(x.rank) if i != axis] + [axis]
         back = [order.index(i) for i in range(x.rank)]
-        x = transpose(b, b("dot", transpose(b, x, order), matrix), back)
+        x = transpose(b("dot", transpose(x, order), matrix), back)
     return x
 
 

@@ -10,7 +10,6 @@ from ...base import MXNetError
 from .build import GraphBuilder, GraphScope
 from .call import NodeCall, Translator
 from .check import CALLS, Checker, domain_of, place_of, schema_of, versions_of
-from .forms import cast
 from .problems import Problems, Refused, TooLarge
 from .tensors import UNSIGNED, tensor_of
 from .types import of_type, prepared, typed
@@ -269,7 +268,7 @@ class Walk:
             return value
         source = value.again()
         source.entry, source.scope, source.known, source.recipe = b.entry(value), b.scope, None, None
-        made = cast(b, source, dtype)
+        made = source.cast(dtype)
         name = declared.name.removesuffix("_output")
         if made.entry is not None and source.entry is not None and source.entry[0].name == name:
             source.entry[0].name, made.entry[0].name = b.reserve(f"{name}_signed"), name

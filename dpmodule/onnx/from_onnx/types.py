@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder
-from .forms import arith, as_scalar, cast, flag, unary
+from .forms import flag
 from .problems import Refused
 from .tensors import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
 from .value import OnnxValue
@@ -76,19 +76,19 @@ def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> 
         return x
     dtype = DTYPES[code]
     if x.type == _UINT64 and (code in FEW_BITS or "float" in dtype):
-        x = cast(b, x, UNSIGNED[_UINT64])
+        x = x.cast(UNSIGNED[_UINT64])
     if code == _BOOL:
-        return flag(b, x)
+        return flag(x)
     if code in FEW_BITS:
-        floats = x if "float" in x.dtype else cast(b, x, dtype)
-        return cast(b, unary(b, "_onnx_round", floats, to=FEW_BITS[code], saturate=saturate), dtype)
+        floats = x if "float" in x.dtype else x.cast(dtype)
+        return floats.apply("_onnx_round", to=FEW_BITS[code], saturate=saturate).cast(dtype)
     if code in UNSIGNED:
-        return cast(b, cast(b, x, UNSIGNED[code]), dtype)
+        return x.cast(UNSIGNED[code]).cast(dtype)
     low, high = RANGES.get(code, (0, 0))
     if not 0 < high - low < 16:
-        return cast(b, x, dtype)
-    rest = arith(b, "mod", arith(b, "minus", cast(b, x, "int32"), float(low)), float(high - low + 1))
-    return cast(b, arith(b, "plus", rest, float(low)), dtype)
+        return x.cast(dtype)
+    rest = (x.cast("int32") - float(low)) % float(high - low + 1)
+    return (rest + float(low)).cast(dtype)
 
 
 def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
@@ -106,7 +106,7 @@ def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
 def _turned(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
     """Flip the highest bit: signed integers then have the order of the unsigned ones. Twice is the value itself."""
     lowest = b.constant(torch.tensor([-(2**63)]))
-    made = as_scalar(b("broadcast_add", x, lowest), x.is_scalar)
+    made = b("broadcast_add", x, lowest).as_scalar(x.is_scalar)
     made.code = x.code
     return made
 
@@ -148,6 +148,6 @@ def _in_range(b: GraphBuilder, kind: str, value: OnnxValue) -> OnnxValue:
     if value.code == _UINT64 and kind in _ORDERS:
         return _turned(b, value)
     if value.code in UNSIGNED and value.code != _UINT64 and kind in _WRAPS:
-        code, value = value.code, cast(b, cast(b, value, UNSIGNED[value.code]), value.dtype)
+        code, value = value.code, value.cast(UNSIGNED[value.code]).cast(value.dtype)
         value.code = code
     return value
