@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder
-from .call import NodeCall, Translator
+from .check import Refused
 from .forms import (
     LONGEST,
     common_shape,
@@ -23,10 +23,8 @@ from .forms import (
     transpose,
     unsqueeze,
 )
-from .problems import Refused
-from .tensors import DTYPES
-from .value import OnnxValue, same_type
-from .worlds import Sizes
+from .read import DTYPES
+from .value import NodeCall, OnnxValue, Sizes, Translator, same_type
 
 _MANY = 2**62
 
@@ -103,10 +101,6 @@ def _flatten(c: NodeCall) -> OnnxValue:
     if axis == 1 and x.rank > 1:
         return x if x.rank == 2 else c.b("Flatten", x)
     return reshape(x, tuple((math.prod(d[:axis]), math.prod(d[axis:])) for d in x.dims))
-
-
-def _squeeze(c: NodeCall) -> OnnxValue:
-    return squeeze(c.x, c.fixed_ints("axes", 1))
 
 
 def _unsqueeze(c: NodeCall) -> OnnxValue:
@@ -498,7 +492,7 @@ TABLE: dict[str, Translator] = {
     "Slice": _slice,
     "SpaceToDepth": _blocks,
     "Split": _split,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda c: squeeze(c.x, c.fixed_ints("axes", 1)),
     "Tile": _tile,
     "Unsqueeze": _unsqueeze,
 }

@@ -16,9 +16,8 @@ from ...ops.dtypes import name_of, torch_dtype
 from ...ops.infer import infer_shape, infer_type
 from ...ops.spec import Env, Op
 from ..hints import Hints
-from .problems import Refused
-from .value import OnnxValue
-from .worlds import Dims, Sizes
+from .check import Refused
+from .value import Dims, OnnxValue, Sizes
 
 _CPU = torch.device("cpu")
 _FOLDED = 2**24

@@ -13,9 +13,8 @@ from ...base import ShapeError
 from ...ops.array.codes import resolve
 from ...ops.dtypes import torch_dtype
 from .build import GraphBuilder
-from .problems import Refused
-from .value import OnnxValue
-from .worlds import Dims, Sizes
+from .check import Refused
+from .value import Dims, OnnxValue, Sizes
 
 LONGEST = 2**24
 """How many numbers a row has at most that the file only states the length of."""

@@ -8,11 +8,9 @@ import torch
 
 from .array import cut
 from .build import GraphBuilder
-from .call import NodeCall, Translator
+from .check import Refused
 from .forms import expand, normal, positions, reshape, squeeze
-from .problems import Refused
-from .value import OnnxValue
-from .worlds import Dims, Sizes
+from .value import Dims, NodeCall, OnnxValue, Sizes, Translator
 
 _COUNTS: tuple[Sizes, ...] = ((29, 31, 37), (41, 43, 59), (47, 71, 53), (61, 73, 67))
 

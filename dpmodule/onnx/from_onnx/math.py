@@ -8,12 +8,23 @@ from typing import Any
 
 import torch
 
-from .call import NodeCall, Translator
-from .forms import broadcast_dims, even, expand, filled, normal, paired, positions, transpose, unsqueeze
-from .problems import Refused
-from .tensors import RANGES
+from .build import GraphBuilder
+from .check import Refused
+from .forms import (
+    broadcast_dims,
+    even,
+    expand,
+    filled,
+    normal,
+    paired,
+    positions,
+    reshape,
+    transpose,
+    unsqueeze,
+)
+from .read import DTYPES, RANGES
 from .types import cast_to
-from .value import OnnxValue, same_type
+from .value import NodeCall, OnnxValue, Translator, same_type
 
 _UNARY = {
     "Abs": "abs",
@@ -70,10 +81,6 @@ def _logic(c: NodeCall) -> OnnxValue:
     word = {"And": "logical_and", "Or": "logical_or", "Xor": "logical_xor"}[c.kind]
     x, y = (v.cast("float32") for v in (c.x, c.value(1)))
     return c.b(f"broadcast_{word}", x, y).as_scalar(x.is_scalar and y.is_scalar).cast("bool")
-
-
-def _not(c: NodeCall) -> OnnxValue:
-    return c.x.cast("float32").apply("logical_not").cast("bool")
 
 
 def _power(c: NodeCall) -> OnnxValue:
@@ -138,14 +145,6 @@ def _clip(c: NodeCall) -> OnnxValue:
     return found
 
 
-def _round(c: NodeCall) -> OnnxValue:
-    return even(c.x)
-
-
-def _activation(c: NodeCall) -> OnnxValue:
-    return c.x.apply("Activation", act_type={"Softplus": "softrelu"}[c.kind])
-
-
 def _leaky(kind: str, c: NodeCall) -> OnnxValue:
     slope = c.attrs.get("alpha", 1.0)
     return c.x.apply("LeakyReLU", act_type=kind, slope=slope)
@@ -181,25 +180,9 @@ def _gelu(c: NodeCall) -> OnnxValue:
     return c.x * 0.5 * (gate + 1.0)
 
 
-def _hard_sigmoid(c: NodeCall) -> OnnxValue:
-    return c.x.apply("hard_sigmoid", alpha=c.attrs["alpha"], beta=c.attrs["beta"])
-
-
-def _hard_swish(c: NodeCall) -> OnnxValue:
-    return c.x * c.x.apply("hard_sigmoid", alpha=1 / 6, beta=0.5)
-
-
-def _swish(c: NodeCall) -> OnnxValue:
-    return c.x * (c.x * c.attrs["alpha"]).apply("sigmoid")
-
-
 def _mish(c: NodeCall) -> OnnxValue:
     inner = c.x.apply("Activation", act_type="softrelu").apply("tanh")
     return c.x * inner
-
-
-def _thresholded(c: NodeCall) -> OnnxValue:
-    return c.x * (c.x > c.attrs["alpha"])
 
 
 def _shrink(c: NodeCall) -> OnnxValue:
@@ -207,10 +190,6 @@ def _shrink(c: NodeCall) -> OnnxValue:
     high = (c.x - bias) * (c.x > limit)
     low = (c.x + bias) * (c.x < -limit)
     return high + low
-
-
-def _is_nan(c: NodeCall) -> OnnxValue:
-    return c.b("broadcast_not_equal", c.x, c.x).as_scalar(c.x.is_scalar).cast("bool")
 
 
 def _is_inf(c: NodeCall) -> OnnxValue:
@@ -225,10 +204,6 @@ def _is_inf(c: NodeCall) -> OnnxValue:
 def _cast(c: NodeCall) -> OnnxValue:
     code = c.value(1).type if c.kind == "CastLike" else c.attrs["to"]
     return cast_to(c.b, c.x, code, bool(c.attrs.get("saturate", 1)))
-
-
-def _identity(c: NodeCall) -> Any:
-    return c.inputs[0]
 
 
 def _dropout(c: NodeCall) -> list[Any]:
@@ -272,10 +247,6 @@ def _cumsum(c: NodeCall) -> OnnxValue:
     return c.b("reverse", total, axis=axis) if c.attrs["reverse"] else total
 
 
-def _det(c: NodeCall) -> OnnxValue:
-    return c.b("_linalg_det", c.x).as_scalar(c.x.rank == 2)
-
-
 def _trilu(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     k = int(b.needed(c.value(1), "k")) if c.maybe(1) is not None else 0
@@ -295,6 +266,117 @@ def _transpose(c: NodeCall) -> OnnxValue:
     return transpose(c.x, [normal(a, c.x.rank) for a in order])
 
 
+# sums, means and positions along axes; softmax
+
+_PLAIN = {
+    "ReduceSum": "sum",
+    "ReduceMean": "mean",
+    "ReduceMax": "max",
+    "ReduceMin": "min",
+    "ReduceProd": "prod",
+}
+
+
+def _axes(c: NodeCall) -> list[int] | None:
+    """Return the axes to reduce, None if nothing is to be reduced."""
+    given = c.fixed_ints("axes", 1)
+    if not given:
+        return None if c.attrs.get("noop_with_empty_axes") else list(range(c.x.rank))
+    return sorted({normal(a, c.x.rank) for a in given})
+
+
+def _reduce(c: NodeCall) -> OnnxValue:
+    axes, keep, x, b = _axes(c), bool(c.attrs["keepdims"]), c.x, c.b
+    if c.kind in ("ReduceL1", "ReduceL2", "ReduceSumSquare"):
+        x = x.apply("abs" if c.kind == "ReduceL1" else "square")
+    if c.kind == "ReduceLogSumExp" and axes is not None:
+        return _log_sum_exp(b, x, axes, keep)
+    found = x if axes is None else _summable(x).reduce(_PLAIN.get(c.kind, "sum"), axes, keep)
+    if c.kind == "ReduceL2":
+        return found.apply("sqrt")
+    return found.apply("log") if c.kind == "ReduceLogSum" else found.cast(x.dtype)
+
+
+def _summable(x: OnnxValue) -> OnnxValue:
+    return x.cast("int64") if x.dtype == "bool" else x
+
+
+def _log_sum_exp(b: GraphBuilder, x: OnnxValue, axes: list[int], keep: bool) -> OnnxValue:
+    highest = b("stop_gradient", x.reduce("max", axes, True))
+    total = (x - highest).apply("exp").reduce("sum", axes, True)
+    found = total.apply("log") + highest
+    if keep or x.is_scalar:
+        return found
+    shapes = tuple(tuple(d for i, d in enumerate(s) if i not in axes) for s in found.shapes)
+    return reshape(found, shapes)
+
+
+def _arg(c: NodeCall) -> OnnxValue:
+    b, x = c.b, c.x
+    axis, keep = normal(c.attrs["axis"], x.rank), bool(c.attrs["keepdims"])
+    name = "argmax" if c.kind == "ArgMax" else "argmin"
+    source = b("reverse", x, axis=axis) if c.attrs.get("select_last_index") else x
+    if x.dtype in ("float16", "bfloat16", "int8", "uint8", "bool"):
+        source = source.cast("float32")  # positions come in the data's type, which may be too small for them
+    found = b(name, source, axis=axis, keepdims=keep).cast("int64").as_scalar(x.rank == 1 and not keep)
+    if c.attrs.get("select_last_index"):
+        size = x.size(axis)
+        if size is None:
+            raise Refused("select_last_index along an axis whose length is open")
+        found = float(size - 1) - found
+    return found
+
+
+def _softmax(c: NodeCall) -> OnnxValue:
+    b, x = c.b, c.x
+    name = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": ""}[c.kind]
+    axis = normal(c.attrs["axis"], x.rank)
+    if c.since >= 13 or axis == x.rank - 1:
+        return _soft(b, name, x, axis)
+    flat = reshape(x, tuple((*s[:axis], math.prod(s[axis:])) for s in x.shapes))
+    found = _soft(b, name, flat, axis)
+    return b("reshape_like", found, x)
+
+
+def _soft(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
+    if name:
+        return x.apply(name, axis=axis)
+    size = x.size(axis)
+    if size is None:
+        raise Refused("Hardmax along an axis whose length is open")
+    hot: OnnxValue = b("one_hot", b("argmax", x, axis=axis), depth=size, dtype=x.dtype)
+    order = [*range(axis), x.rank - 1, *range(axis, x.rank - 1)]
+    return b("transpose", hot, axes=tuple(order)) if x.rank > 1 else hot
+
+
+# random numbers
+
+
+def _options(c: NodeCall) -> dict[str, Any]:
+    a = c.attrs
+    if "Normal" in c.kind:
+        return {"loc": a["mean"], "scale": a["scale"]}
+    return {"low": a["low"], "high": a["high"]}
+
+
+def _name(c: NodeCall) -> str:
+    return "_random_normal" if "Normal" in c.kind else "_random_uniform"
+
+
+def _like(c: NodeCall) -> OnnxValue:
+    wanted = DTYPES.get(c.attrs.get("dtype", 0), c.x.dtype)
+    source = c.x if "float" in c.x.dtype else c.x.cast("float32")
+    return source.apply(f"{_name(c)}_like", **_options(c)).cast(wanted)
+
+
+def _of_shape(c: NodeCall) -> OnnxValue:
+    shape = tuple(c.attrs["shape"])
+    if any(d < 1 for d in shape):
+        raise Refused(f"shape {shape}")
+    made = c.b(_name(c), shape=shape or (1,), dtype="float32", **_options(c))
+    return made.as_scalar(not shape).cast(DTYPES.get(c.attrs["dtype"], "float32"))
+
+
 TABLE: dict[str, Translator] = {
     **dict.fromkeys(_UNARY, _unary),
     **dict.fromkeys(_BINARY, _binary),
@@ -308,28 +390,34 @@ TABLE: dict[str, Translator] = {
     "Celu": _celu,
     "Clip": _clip,
     "CumSum": _cumsum,
-    "Det": _det,
+    "Det": lambda c: c.b("_linalg_det", c.x).as_scalar(c.x.rank == 2),
     "Dropout": _dropout,
     "Elu": partial(_leaky, "elu"),
     "Gelu": _gelu,
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _hard_swish,
-    "Identity": _identity,
+    "HardSigmoid": lambda c: c.x.apply("hard_sigmoid", alpha=c.attrs["alpha"], beta=c.attrs["beta"]),
+    "HardSwish": lambda c: c.x * c.x.apply("hard_sigmoid", alpha=1 / 6, beta=0.5),
+    "Identity": lambda c: c.inputs[0],
     "IsInf": _is_inf,
-    "IsNaN": _is_nan,
+    "IsNaN": lambda c: c.b("broadcast_not_equal", c.x, c.x).as_scalar(c.x.is_scalar).cast("bool"),
     "LeakyRelu": partial(_leaky, "leaky"),
     "Mish": _mish,
     "Mod": _mod,
-    "Not": _not,
+    "Not": lambda c: c.x.cast("float32").apply("logical_not").cast("bool"),
     "PRelu": _prelu,
     "Pow": _power,
-    "Round": _round,
+    "Round": lambda c: even(c.x),
     "Selu": _selu,
     "Shrink": _shrink,
-    "Softplus": _activation,
-    "Swish": _swish,
-    "ThresholdedRelu": _thresholded,
+    "Softplus": lambda c: c.x.apply("Activation", act_type="softrelu"),
+    "Swish": lambda c: c.x * (c.x * c.attrs["alpha"]).apply("sigmoid"),
+    "ThresholdedRelu": lambda c: c.x * (c.x > c.attrs["alpha"]),
     "Transpose": _transpose,
     "Trilu": _trilu,
     "Where": _where,
+    **dict.fromkeys(_PLAIN, _reduce),
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"), _reduce),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
+    **dict.fromkeys(("RandomNormalLike", "RandomUniformLike"), _like),
+    **dict.fromkeys(("RandomNormal", "RandomUniform"), _of_shape),
 }

@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 import torch
 
-from .bodies import each_step
 from .build import GraphBuilder
-from .call import NodeCall, Translator
+from .check import Refused
+from .control import each_step
 from .forms import transpose, unsqueeze
-from .problems import Refused
-from .value import OnnxValue
+from .value import NodeCall, OnnxValue, Translator
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}

@@ -7,13 +7,12 @@ from types import MappingProxyType
 from typing import Any
 
 from ...base import MXNetError
+from . import array, control, image, index, layers, linear, math, rnn, types
 from .build import GraphBuilder, GraphScope
-from .call import NodeCall, Translator
-from .check import CALLS, Checker, domain_of, place_of, schema_of, versions_of
-from .problems import Problems, Refused, TooLarge
-from .tensors import UNSIGNED, tensor_of
+from .check import CALLS, Checker, Problems, Refused, TooLarge, domain_of, place_of, schema_of, versions_of
+from .read import UNSIGNED, tensor_of
 from .types import of_type, prepared, typed
-from .value import OnnxValue
+from .value import NodeCall, OnnxValue, Translator
 
 _NODES = 500_000
 """How many nodes are translated, with those of functions, and of bodies that are tried in two forms."""
@@ -316,3 +315,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated"):
         return [_plain(each) for each in value]
     return value
+
+
+# all translators, by the domain and type of the ONNX operator
+
+_MAIN = (array, control, image, index, layers, linear, math, rnn, types)
+
+TRANSLATORS: dict[tuple[str, str], Translator] = {
+    **{("", name): function for module in _MAIN for name, function in module.TABLE.items()},
+    **{("ai.onnx.ml", name): function for name, function in linear.ML_TABLE.items()},
+}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...graph import Entry
-from .tensors import CODES
-from .worlds import Dims
+from .check import Refused
+from .read import CODES
 
 if TYPE_CHECKING:
     from .build import GraphBuilder
@@ -194,3 +195,145 @@ def same_type(*values: OnnxValue) -> list[OnnxValue]:
     """Convert values to the widest of their types."""
     widest = max((v.dtype for v in values), key=_ORDER.index)
     return [v.cast(widest) for v in values]
+
+
+# Sizes to try a graph with whose dimensions are not all given.
+#
+# A graph with dimensions that the file leaves open is worked out for a few sets of sizes at once: worlds. What has the
+# same size in all of them is constant; what has the sizes of an input's dimension in all of them is that dimension. In
+# this way a chain that computes a shape is simply computed, and what it meant is read off its results.
+
+Dims = tuple[int, ...]
+Sizes = tuple[int, ...]
+"""One dimension's size in every world."""
+
+# no row is a linear function of another one, lest a multiple of one be taken for another
+_LEADING: tuple[Sizes, ...] = (
+    (2, 3, 5),
+    (3, 7, 4),
+    (5, 4, 9),
+    (7, 11, 6),
+    (4, 13, 14),
+    (11, 6, 15),
+    (6, 17, 22),
+)
+_LENGTHS: tuple[Sizes, ...] = ((12, 20, 17), (16, 10, 23), (18, 25, 14), (21, 15, 32), (10, 27, 19))
+_SIDES: tuple[Sizes, ...] = ((224, 288, 416), (256, 320, 192), (192, 256, 480), (320, 224, 288))
+_SMALL: tuple[Sizes, ...] = ((32, 64, 160), (64, 96, 32), (96, 32, 128), (128, 160, 64))
+_LONG: tuple[Sizes, ...] = ((16000, 24000, 20000), (24000, 16000, 30000), (20000, 32000, 24000))
+_EQUAL: tuple[Sizes, ...] = ((224, 224, 224),)
+ATTEMPTS: tuple[tuple[tuple[Sizes, ...], tuple[Sizes, ...]], ...] = (
+    (_LENGTHS, _SIDES),
+    (_SMALL, _SMALL),
+    (_LONG, _SMALL),
+    (_EQUAL, _EQUAL),
+)
+"""Sizes of the axes of sequences and of pictures, tried in turn: few networks take every size."""
+
+
+def _kind(shape: Sequence[object], axis: int) -> int:
+    """Return 0 for a leading axis, 1 for one of a sequence, 2 for a side of a picture."""
+    return 0 if axis == 0 else 2 if len(shape) >= 4 and axis >= 2 else 1
+
+
+def sizes_of(
+    shapes: Mapping[str, Sequence[int | str]], attempt: int
+) -> tuple[int, dict[str, tuple[Dims, ...]]]:
+    """Choose the sizes of open dimensions.
+
+    Args:
+        shapes: shape of each input; a name stands for an open dimension.
+
+    Returns:
+        The number of worlds, and the shapes of each input in all of them.
+    """
+    kinds: dict[str, int] = {}
+    for shape in shapes.values():
+        for axis, d in enumerate(shape):
+            if isinstance(d, str):
+                kinds[d] = min(_kind(shape, axis), kinds.get(d, 2))
+    lists = (_LEADING, *ATTEMPTS[attempt])
+    used = [0, 0, 0]
+    chosen: dict[str, Sizes] = {}
+    for name, kind in kinds.items():
+        row, number = lists[kind], used[kind]
+        # more open dimensions than rows: the rows again, stretched and moved
+        turn, place = divmod(number, len(row))
+        chosen[name] = tuple(n * (turn + 1) + turn * (i % 2) for i, n in enumerate(row[place]))
+        used[kind] += 1
+    worlds = 1 + min(len(chosen), 2)
+    return worlds, {
+        name: tuple(tuple(chosen[d][w] if isinstance(d, str) else d for d in shape) for w in range(worlds))
+        for name, shape in shapes.items()
+    }
+
+
+# one node of an ONNX graph as its translator sees it
+
+
+@dataclass(slots=True, eq=False)
+class NodeCall:
+    """One node.
+
+    Attributes:
+        inputs: its inputs; None for one that is left out.
+        attrs: its attributes, those with a default always.
+        since: the opset in which the operator got the form that the file uses.
+        body: translates a graph that the node carries: ``(graph, inputs) -> outputs``.
+    """
+
+    b: GraphBuilder
+    kind: str
+    inputs: list[Any]
+    attrs: dict[str, Any]
+    since: int
+    used: list[bool]
+    body: Callable[..., list[Any]]
+    read: Callable[[Any], Any]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def x(self) -> OnnxValue:
+        """The first input."""
+        return self.value(0)
+
+    def has(self, number: int) -> bool:
+        """Say whether an input is given."""
+        return number < len(self.inputs) and self.inputs[number] is not None
+
+    def value(self, number: int) -> OnnxValue:
+        """Return an input."""
+        if not self.has(number):
+            raise Refused(f"input {number} is missing")
+        found = self.inputs[number]
+        if not isinstance(found, OnnxValue):
+            raise Refused(f"input {number} is a sequence, expected an array")
+        return found
+
+    def maybe(self, number: int) -> OnnxValue | None:
+        """Return an input, None if it is left out or holds nothing."""
+        if not self.has(number):
+            return None
+        found = self.value(number)
+        return None if any(0 in shape for shape in found.shapes) else found
+
+    def ints(self, name: str, number: int) -> list[tuple[int, ...]] | None:
+        """Return integers that are an attribute in old opsets and an input in new ones, in every world."""
+        if name in self.attrs:
+            return [tuple(self.attrs[name])] * self.b.worlds
+        if not self.has(number):
+            return None
+        return self.b.numbers(self.value(number), name)
+
+    def fixed_ints(self, name: str, number: int) -> tuple[int, ...] | None:
+        """Return integers as `ints` does, which have to be the same in every world."""
+        found = self.ints(name, number)
+        if found is None:
+            return None
+        if any(each != found[0] for each in found):
+            raise Refused(f"{name} depends on the sizes of the inputs")
+        return found[0]
+
+
+Translator = Callable[[NodeCall], Any]
+"""Makes what a node does: ``(call) -> value``, or a list of values, one for each output."""
