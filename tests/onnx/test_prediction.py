@@ -6,7 +6,7 @@ import numpy as np
 
 import dpmodule as mx
 from dpmodule.onnx.export import make_model
-from dpmodule.onnx.inputs import described_inputs
+from dpmodule.onnx.prediction import described_inputs
 from dpmodule.onnx.prediction import prediction_graph
 from helpers.onnx_runs import our_outputs, runtime_outputs
 
