@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...ops.axes import normal_axes, normal_axis
+from ...ops.shapes import normal_axes, normal_axis
 from ...ops.spec import Env
 from .call import Dims, OperatorCall
 from .common import (

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ops.axes import normal_axes, normal_axis
 from ...ops.math import pointwise
+from ...ops.shapes import normal_axes, normal_axis
 from .call import OperatorCall
 from .common import Term, computed_in, gamma_of, log_gamma, reshape, result, shape_value, term, working_type
 
