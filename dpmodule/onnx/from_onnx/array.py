@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .build import GraphBuilder
+from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
 from .forms import (
     LONGEST,
@@ -24,7 +24,7 @@ from .forms import (
     unsqueeze,
 )
 from .read import DTYPES
-from .value import NodeCall, OnnxValue, Sizes, Translator, same_type
+from .value import OnnxValue, Sizes, same_type
 
 _MANY = 2**62
 

@@ -9,11 +9,11 @@ import torch
 
 from ...graph import Entry, Graph, Node
 from ...ops import get
-from .build import GraphBuilder, GraphScope
+from .build import GraphBuilder, GraphScope, NodeCall, Translator
 from .check import Refused
 from .forms import LONGEST, in_order, normal, positions, squeeze, unsqueeze
 from .index import selected
-from .value import Dims, NodeCall, OnnxValue, Sizes, Translator
+from .value import Dims, OnnxValue, Sizes
 
 
 def _if(c: NodeCall) -> list[Any]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from .build import GraphBuilder
+from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
 from .forms import dynamic, expand, filled, normal, positions, reshape, transpose, unsqueeze
 from .index import selected
-from .value import NodeCall, OnnxValue, Sizes, Translator
+from .value import OnnxValue, Sizes
 
 _MATRIX = 2**24
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import torch
 
-from .build import GraphBuilder
+from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
 from .forms import expand, reshape, squeeze, transpose, unsqueeze
-from .value import Dims, NodeCall, OnnxValue, Translator, same_type
+from .value import Dims, OnnxValue, same_type
 
 
 def product(x: OnnxValue, y: OnnxValue) -> OnnxValue:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .build import GraphBuilder
+from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
 from .forms import (
     broadcast_dims,
@@ -24,7 +24,7 @@ from .forms import (
 )
 from .read import DTYPES, RANGES
 from .types import cast_to
-from .value import NodeCall, OnnxValue, Translator, same_type
+from .value import OnnxValue, same_type
 
 _UNARY = {
     "Abs": "abs",

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import torch
 
-from .build import GraphBuilder
+from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
 from .control import each_step
 from .forms import transpose, unsqueeze
-from .value import NodeCall, OnnxValue, Translator
+from .value import OnnxValue
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}

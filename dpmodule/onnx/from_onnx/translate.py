@@ -8,11 +8,11 @@ from typing import Any
 
 from ...base import MXNetError
 from . import array, control, image, index, layers, linear, math, rnn, types
-from .build import GraphBuilder, GraphScope
+from .build import GraphBuilder, GraphScope, NodeCall, Translator
 from .check import CALLS, Checker, Problems, Refused, TooLarge, domain_of, place_of, schema_of, versions_of
 from .read import UNSIGNED, tensor_of
 from .types import of_type, prepared, typed
-from .value import NodeCall, OnnxValue, Translator
+from .value import OnnxValue
 
 _NODES = 500_000
 """How many nodes are translated, with those of functions, and of bodies that are tried in two forms."""

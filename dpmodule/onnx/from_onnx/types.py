@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from .build import GraphBuilder
+from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
 from .forms import even, flag, normal, unsqueeze
 from .layers import TABLE as CONV
 from .linear import product
 from .read import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
-from .value import NodeCall, OnnxValue, Translator
+from .value import OnnxValue
 
 _UINT64 = 13
 _BOOL = 9

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...graph import Entry
-from .check import Refused
 from .read import CODES
-
-if TYPE_CHECKING:
-    from .build import GraphBuilder
 
 
 class OnnxValue:
@@ -47,9 +42,7 @@ class OnnxValue:
         "turned",
     )
 
-    def __init__(
-        self, b: GraphBuilder, shapes: tuple[Dims, ...], dtype: str, entry: Entry | None = None
-    ) -> None:
+    def __init__(self, b: Any, shapes: tuple[Dims, ...], dtype: str, entry: Entry | None = None) -> None:
         self.b, self.shapes, self.dtype, self.entry = b, shapes, dtype, entry
         self.code = 0
         self.is_scalar = False
@@ -122,7 +115,7 @@ class OnnxValue:
         if not isinstance(other, OnnxValue):
             return self.apply(f"_{word}_scalar", scalar=other)
         x, y = same_type(self, other)
-        right, left = y._number(), x._number()
+        right, left = _number(y), _number(x)
         is_plain = x.dtype != "bool"
         if right is not None and is_plain and y.rank <= x.rank and not (x.known and not x.trains):
             return x.arith(word, right)
@@ -130,16 +123,6 @@ class OnnxValue:
             return y.arith(_REVERSED.get(word, word), left)
         made = self.b(_BROADCAST.get(word, f"broadcast_{word}"), x, y)
         return made.as_scalar(x.is_scalar and y.is_scalar)
-
-    def _number(self) -> float | None:
-        """Return the number that this holds everywhere if it is such a constant."""
-        if self.trains or self.known is None or math.prod(self.shapes[0]) != 1:
-            return None
-        tensor = self.b.fixed(self)
-        if tensor is None:
-            return None
-        found = tensor.reshape(()).item()
-        return float(found) if abs(found) < 2**53 or math.isinf(found) or math.isnan(found) else None
 
     def __add__(self, other: OnnxValue | float) -> OnnxValue:
         return self.arith("plus", other)
@@ -189,6 +172,17 @@ _REVERSED = {
 }
 _BROADCAST = {"plus": "broadcast_add", "minus": "broadcast_sub"}
 _ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64")
+
+
+def _number(x: OnnxValue) -> float | None:
+    """Return the number that a value holds everywhere if it is a constant, None if not."""
+    if x.trains or x.known is None or math.prod(x.shapes[0]) != 1:
+        return None
+    tensor = x.b.fixed(x)
+    if tensor is None:
+        return None
+    found = tensor.reshape(()).item()
+    return float(found) if abs(found) < 2**53 or math.isinf(found) or math.isnan(found) else None
 
 
 def same_type(*values: OnnxValue) -> list[OnnxValue]:
@@ -266,74 +260,3 @@ def sizes_of(
         name: tuple(tuple(chosen[d][w] if isinstance(d, str) else d for d in shape) for w in range(worlds))
         for name, shape in shapes.items()
     }
-
-
-# one node of an ONNX graph as its translator sees it
-
-
-@dataclass(slots=True, eq=False)
-class NodeCall:
-    """One node.
-
-    Attributes:
-        inputs: its inputs; None for one that is left out.
-        attrs: its attributes, those with a default always.
-        since: the opset in which the operator got the form that the file uses.
-        body: translates a graph that the node carries: ``(graph, inputs) -> outputs``.
-    """
-
-    b: GraphBuilder
-    kind: str
-    inputs: list[Any]
-    attrs: dict[str, Any]
-    since: int
-    used: list[bool]
-    body: Callable[..., list[Any]]
-    read: Callable[[Any], Any]
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def x(self) -> OnnxValue:
-        """The first input."""
-        return self.value(0)
-
-    def has(self, number: int) -> bool:
-        """Say whether an input is given."""
-        return number < len(self.inputs) and self.inputs[number] is not None
-
-    def value(self, number: int) -> OnnxValue:
-        """Return an input."""
-        if not self.has(number):
-            raise Refused(f"input {number} is missing")
-        found = self.inputs[number]
-        if not isinstance(found, OnnxValue):
-            raise Refused(f"input {number} is a sequence, expected an array")
-        return found
-
-    def maybe(self, number: int) -> OnnxValue | None:
-        """Return an input, None if it is left out or holds nothing."""
-        if not self.has(number):
-            return None
-        found = self.value(number)
-        return None if any(0 in shape for shape in found.shapes) else found
-
-    def ints(self, name: str, number: int) -> list[tuple[int, ...]] | None:
-        """Return integers that are an attribute in old opsets and an input in new ones, in every world."""
-        if name in self.attrs:
-            return [tuple(self.attrs[name])] * self.b.worlds
-        if not self.has(number):
-            return None
-        return self.b.numbers(self.value(number), name)
-
-    def fixed_ints(self, name: str, number: int) -> tuple[int, ...] | None:
-        """Return integers as `ints` does, which have to be the same in every world."""
-        found = self.ints(name, number)
-        if found is None:
-            return None
-        if any(each != found[0] for each in found):
-            raise Refused(f"{name} depends on the sizes of the inputs")
-        return found[0]
-
-
-Translator = Callable[[NodeCall], Any]
-"""Makes what a node does: ``(call) -> value``, or a list of values, one for each output."""
