@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, FileError, FileFormatError, numeric_types
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from ..ndarray import NDArray, array
 
 Entry = tuple[NDArray, str]

@@ -60,7 +60,7 @@ def test_an_index_that_cannot_be_written_stays_in_memory(tmp_path, caplog, monke
     def refuse(path, data):
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("dpmodule.recordio.index.write_atomically", refuse)
+    monkeypatch.setattr("dpmodule.recordio.files.write_atomically", refuse)
     with caplog.at_level(logging.WARNING):
         assert load(tmp_path).read_idx(1) == b"number two"
     assert "in memory only (Permission denied)" in caplog.text

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base import ArgumentError, FileError, FileFormatError
-from ...files.file_kind import likely_kind, regular_file
+from ...files import likely_kind, regular_file
+from ...recordio.files import load_index
 from ...recordio.framing import RecordFile
-from ...recordio.index import load_index
 from ..parsing import input_files
 from ..std_random import StandardDraws
 

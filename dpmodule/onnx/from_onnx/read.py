@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from ...base import ArgumentError, FileError, FileFormatError, MissingPackageError
-from ...files.file_kind import likely_kind, regular_file
+from ...files import likely_kind, regular_file
 
 _LIMIT = 2**31 - 1
 """Bytes that a message may have; arrays beyond that lie in files beside it."""

@@ -12,7 +12,7 @@ import torch
 
 from ... import native
 from ...base import ArgumentError, FileFormatError, MXNetError
-from ...files.file_kind import likely_kind
+from ...files import likely_kind
 from .color import to_grey
 
 UNCHANGED, GREY, COLOR = -1, 0, 1

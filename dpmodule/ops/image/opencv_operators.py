@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ...base import DTypeError, FileError, OpError, Shape, ShapeError
-from ...files.file_kind import regular_file
+from ...files import regular_file
 from ..attrs import boolean, integer, real, reals, string
 from ..registry import op
 from ..shapes import unify
