@@ -14,10 +14,9 @@ from ..devices import generators
 from ..streams.checks import check_count
 from .desc import DataDesc
 from .epoch_start import EpochStart
-from .feed_worker import FeedOrders
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .parts import check_part
-from .process_feed import END, FeedOptions, WorkerFeed
+from .process_feed import END, FeedOptions, FeedOrders, WorkerFeed
 
 _logger = logging.getLogger(__name__)
 
