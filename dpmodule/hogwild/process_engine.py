@@ -24,8 +24,8 @@ from ..module.boundary import BatchBoundary
 from ..params import ParamStore
 from ..streams import Channel, ChildProcess, Supervisor
 from ..streams.launch import START_METHODS, check_start_method, preload
-from ..streams.supervisor import START_S
-from ..streams.tickets import Tickets
+from ..streams.shared_counter import SharedCounter
+from ..streams.supervisor import START_S, ProgressWatch
 from ..symbol import Symbol
 from .data_files import Part
 from .fetches import Fetch
@@ -74,7 +74,8 @@ class _Setup:
     fixed: Sequence[str]
     board: torch.Tensor
     marks: torch.Tensor
-    tickets: Tickets
+    counter: SharedCounter
+    """Number of the next part of a job."""
 
     def work(self) -> WorkerState:
         """Return a module of this process over the store, with what belongs to it."""
@@ -181,8 +182,8 @@ def _serve(channel: Channel, setup: _Setup) -> None:
             generators.generator(cpu()).set_state(order.generator)
 
         def take(parts: Sequence[Part] = job.parts) -> Part | None:
-            number = setup.tickets.take()
-            return None if number is None else parts[number]
+            number = setup.counter.take()
+            return parts[number] if number < len(parts) else None
 
         watch = _ProcessWatch(channel, job, board, job.report_s < float("inf"), order.share)
         if not job.train:
@@ -222,12 +223,11 @@ class _Crew:
         self._board: np.ndarray[Any, Any] = self._board_memory.numpy()
         memory = shared_bytes("the marks of the workers", 8 * max(count, _PARTS))
         self._marks = memory.view(torch.int64)
-        self._tickets = Tickets()
+        self._counter = SharedCounter()
         self._job: Job | None = None
         self._settings = _settings(prepared.module.optimizer)
-        self._start_s = START_S + timeout_s
         self._supervisor = Supervisor(
-            "hogwild", start_method, grace_s=_GRACE_S, start_timeout_s=self._start_s
+            "hogwild", start_method, grace_s=_GRACE_S, start_timeout_s=START_S + timeout_s
         )
         try:
             self._start(prepared, workers)
@@ -246,15 +246,12 @@ class _Crew:
             module.group.fixed_param_names,
             self._board_memory,
             self._marks,
-            self._tickets,
+            self._counter,
         )
         preload(__name__)
-        children = [self._supervisor.start(_serve, setup) for _ in range(workers)]
-        deadline = time.monotonic() + self._start_s
-        for child in children:
-            if not child.poll(max(deadline - time.monotonic(), 0.0)):
-                raise child.stuck(f"has not started within {self._start_s:g} s")
-            child.recv()
+        for _ in range(workers):
+            self._supervisor.start(_serve, setup)
+        self._supervisor.await_ready(self._supervisor.start_timeout_s)
 
     @property
     def is_alive(self) -> bool:
@@ -275,7 +272,7 @@ class _Crew:
         self._is_idle = False
         self._board[:] = 0
         self._board[_FIRST : _FIRST + job.workers] = _RUNNING
-        self._tickets.refill(len(job.parts))
+        self._counter.reset()
         self._begin_marks(job)
         try:
             self._send(job, fetches)
@@ -370,7 +367,6 @@ class _Crew:
         """End the workers, after their batches if these do not take long."""
         self._board[_HOLD], self._board[_STOP] = 0, 1
         self._supervisor.close()
-        self._tickets.close()
 
 
 def _settings(optimizer: Any) -> bytes | None:
@@ -403,7 +399,7 @@ class _ProcessRun:
         self._average = average
         self._waiting: set[int] = set()
         self._latest = [WorkerStats(child.index, fetched=[0.0] * len(job.fetch)) for child in children]
-        self._seen = {child.index: ("", time.monotonic()) for child in children}
+        self._progress = ProgressWatch()
 
     def stats(self) -> list[WorkerStats]:
         """Wait for the end of all workers' parts of the job, and return what they did."""
@@ -430,16 +426,17 @@ class _ProcessRun:
         if averaging.is_late or self._waiting.issuperset(child.index for child in self._pending):
             self._average()
             self._waiting.clear()
-            now = time.monotonic()  # the others may have taken long
-            self._seen = {index: (doing, now) for index, (doing, _) in self._seen.items()}
+            self._progress.restart()  # the others may have taken long
 
     def _hear(self, child: ChildProcess) -> None:
         """Take what has come from a worker; look whether it makes progress if nothing has."""
         try:
             while child in self._pending and child.poll():
                 self._take(child, *child.recv())
-            if child in self._pending:
-                self._check_progress(child)
+            if child not in self._pending or child.index in self._waiting:
+                return
+            if self._progress.is_stuck(child.index, child.working_on, self._timeout_s):
+                raise child.stuck(f"has not finished a batch within {self._timeout_s:g} s")
         except MXNetError as error:
             _name_file(error, self._file_of(child))
             raise
@@ -454,13 +451,6 @@ class _ProcessRun:
             self._waiting.add(child.index)
         else:
             self._latest[child.index] = value
-
-    def _check_progress(self, child: ChildProcess) -> None:
-        doing, since = self._seen[child.index]
-        if child.working_on != doing:
-            self._seen[child.index] = child.working_on, time.monotonic()
-        elif child.index not in self._waiting and time.monotonic() - since > self._timeout_s:
-            raise child.stuck(f"has not finished a batch within {self._timeout_s:g} s")
 
     def _file_of(self, child: ChildProcess) -> str | None:
         """Return the path of the file that a worker noted last, None if it had none yet."""
