@@ -18,10 +18,10 @@ from ..devices import generators
 from ..streams.checks import check_count, check_seconds
 from ..streams.child import Channel, ParentGone
 from ..streams.errors import PipeBroken, PipeClosed, PipeTimeout, WorkerDied
+from ..streams.messages import RemoteError
 from ..streams.nested import join_object, split_object
 from ..streams.pipe.tensor_pipe import TensorPipeReader, TensorPipeWriter, tensor_pipe
 from ..streams.process import ChildProcess
-from ..streams.remote import RemoteError
 from ..streams.supervisor import START_S, Supervisor
 
 END = object()
