@@ -20,8 +20,9 @@ from ..devices import generators
 from ..streams.child import Channel
 from ..streams.errors import WorkerStuck
 from ..streams.supervisor import START_S, ProgressWatch, Supervisor
+from ..streams.synchronization import Signal
 from .batch_world import BatchWorld, copied_world
-from .handover import Bell, Board, BoardOrders, Desk
+from .handover import Board, BoardOrders, Desk
 from .worlds import World
 
 Found = TypeVar("Found")
@@ -187,7 +188,7 @@ class _Threads:
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
-        self._alarm = Bell()
+        self._alarm = Signal.create()
 
     def start(self, board: Board, works: Sequence[CrewWork]) -> list[int]:
         """Start the workers, and return what becomes readable when one fails."""
@@ -198,7 +199,7 @@ class _Threads:
             self._threads.append(threading.Thread(target=_serve_thread, args=args, name=name, daemon=True))
         for thread in self._threads:
             thread.start()
-        return [self._alarm.fileno()]
+        return [self._alarm.read]
 
     def failure(self) -> BaseException | None:
         """Return why a worker failed, None if none has."""
@@ -223,12 +224,14 @@ class _Threads:
         return are_gone
 
 
-def _serve_thread(desk: Desk, work: CrewWork, world: World, errors: list[BaseException], alarm: Bell) -> None:
+def _serve_thread(
+    desk: Desk, work: CrewWork, world: World, errors: list[BaseException], alarm: Signal
+) -> None:
     try:
         _serve(desk, work, world)
     except BaseException as error:  # the parent raises it
         errors.append(error)
-        alarm.ring()
+        alarm.give()
 
 
 def _dismiss(orders: BoardOrders, owner: int) -> None:

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from ..base import ArgumentError
-from ..streams.shared_counter import SharedCounter
+from ..streams.synchronization import SharedCounter
 from .agent import Agent
 from .examples import DataLoader, EpisodePlaces, LoadedQueue, flatten, make_batches, sort_data
 from .metrics import Metrics

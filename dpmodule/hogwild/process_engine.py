@@ -24,8 +24,8 @@ from ..module.boundary import BatchBoundary
 from ..params import ParamStore
 from ..streams import Channel, ChildProcess, Supervisor
 from ..streams.launch import START_METHODS, check_start_method, preload
-from ..streams.shared_counter import SharedCounter
 from ..streams.supervisor import START_S, ProgressWatch
+from ..streams.synchronization import SharedCounter
 from ..symbol import Symbol
 from .data_files import Part
 from .fetches import Fetch

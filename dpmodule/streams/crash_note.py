@@ -7,10 +7,10 @@ import mmap
 import os
 import signal
 import struct
-import tempfile
 import time
 
 from .errors import WorkerDied, WorkerStuck
+from .synchronization import anonymous_file
 
 _FIRST_FREE: int | None = getattr(signal, "SIGRTMIN", None)
 STACK_SIGNAL = int(signal.SIGUSR2 if _FIRST_FREE is None else _FIRST_FREE + 7)
@@ -36,7 +36,7 @@ class Note:
     """
 
     def __init__(self, fd: int | None = None) -> None:
-        self.fd = _anonymous() if fd is None else fd
+        self.fd = anonymous_file("dpmodule-note") if fd is None else fd
         if fd is None:
             os.ftruncate(self.fd, _PAGE)
             # stacks are appended here by both processes' one file position
@@ -118,14 +118,6 @@ class Note:
         if fd >= 0:
             self._page.close()
             os.close(fd)
-
-
-def _anonymous() -> int:
-    """Return a new file without a name, in memory where the system has such."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("dpmodule-note", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 def state_of(pid: int) -> str:

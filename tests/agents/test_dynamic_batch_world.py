@@ -3,7 +3,7 @@ import random
 import pytest
 
 from dpmodule.agents import Agent, DynamicBatchWorld, MultiAgentDialogWorld, create_task
-from dpmodule.agents.dynamic_batch_world import best_window
+from dpmodule.agents.batch_world import best_window
 from dpmodule.base import ArgumentError
 from helpers.talks import Noting, NotingBatch, Texts, epoch, spec, texts_of
 

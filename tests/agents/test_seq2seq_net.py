@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpmodule.agents import seq2seq_net
+from dpmodule.agents import seq2seq
 
 END, START = 0, 9
 
@@ -36,7 +36,7 @@ def best(chain, row, tokens, longest):
 
 def test_greedy_search_takes_the_likeliest_token_at_each_step():
     chain = Chain(3, 1, 4)
-    found = seq2seq_net.beam_search(chain, 3, 1, 5, START, END)
+    found = seq2seq.beam_search(chain, 3, 1, 5, START, END)
     for row, sequence in enumerate(found):
         last = START
         for token in [*sequence, *([END] if len(sequence) < 5 else [])]:
@@ -49,7 +49,7 @@ def test_a_beam_that_takes_everything_finds_the_likeliest_sequence(seed):
     width = 3**4
     chain = Chain(2, width, 3, seed)
     wanted = [best(chain, row, 3, 4) for row in range(2)]
-    assert seq2seq_net.beam_search(chain, 2, width, 4, START, END) == wanted
+    assert seq2seq.beam_search(chain, 2, width, 4, START, END) == wanted
 
 
 def test_a_wider_beam_is_never_less_likely_than_none():
@@ -57,7 +57,7 @@ def test_a_wider_beam_is_never_less_likely_than_none():
         likely = []
         for width in (1, 200):
             chain = Chain(1, width, 5, seed)
-            (found,) = seq2seq_net.beam_search(chain, 1, width, 3, START, END)
+            (found,) = seq2seq.beam_search(chain, 1, width, 3, START, END)
             likely.append(chain.likelihood(0, [*found, *([END] if len(found) < 3 else [])]))
         assert likely[1] >= likely[0] - 1e-9
 
@@ -66,4 +66,4 @@ def test_what_ends_at_once_is_empty():
     def ends(origins, tokens):
         return np.log(np.tile([0.9, 0.1], (len(tokens), 1)))
 
-    assert seq2seq_net.beam_search(ends, 2, 2, 10, START, END) == [[], []]
+    assert seq2seq.beam_search(ends, 2, 2, 10, START, END) == [[], []]

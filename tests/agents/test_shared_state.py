@@ -10,7 +10,7 @@ from dpmodule.agents import SharedTable
 from dpmodule.agents.shared_state import LocalCounter, counter_for
 from dpmodule.base import ArgumentError, DTypeError
 from dpmodule.streams import Supervisor, WorkerDied
-from dpmodule.streams.shared_counter import SharedCounter
+from dpmodule.streams.synchronization import SharedCounter
 
 
 def take(channel, counter, count):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dpmodule.agents.tally import SumColumns
+from dpmodule.agents.shared_state import SumColumns
 from dpmodule.base import ArgumentError
 from dpmodule.streams import Supervisor
 

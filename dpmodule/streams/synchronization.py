@@ -1,7 +1,8 @@
-"""What several processes share without a lock that one of them could die with: a lock of the system, and a counter."""
+"""What processes share to wait for each other: files without a name, a signal, a lock, and a counter."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import threading
@@ -12,6 +13,76 @@ try:
     import fcntl
 except ImportError:  # Windows: workers are threads there
     fcntl = None  # type: ignore[assignment]
+
+_ONE = (1).to_bytes(8, "little")
+
+
+def anonymous_file(name: str) -> int:
+    """Return the descriptor of a new, empty file, in memory where the system has such; it is gone when all close it."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+class Signal:
+    """A descriptor that becomes readable when the other side has news: an eventfd, or a pipe where there is none.
+
+    An argument of a child, it is the same signal there.
+
+    Args:
+        write: the one to write to; the same for an eventfd.
+    """
+
+    __slots__ = ("__weakref__", "read", "write")
+
+    def __init__(self, read: int, write: int) -> None:
+        self.read, self.write = read, write
+
+    @classmethod
+    def create(cls) -> Signal:
+        """Open a fresh one."""
+        if hasattr(os, "eventfd"):
+            fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            return cls(fd, fd)
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        os.set_blocking(write, False)
+        return cls(read, write)
+
+    def copy(self) -> Signal:
+        """Return one with descriptors of its own."""
+        read = os.dup(self.read)
+        return Signal(read, read if self.read == self.write else os.dup(self.write))
+
+    def give(self) -> None:
+        """Wake whoever watches it, or will; nothing once it is closed."""
+        if self.write >= 0:
+            with contextlib.suppress(BlockingIOError):  # it is readable already
+                os.write(self.write, _ONE)
+
+    def drain(self) -> None:
+        """Make it unreadable until the next wake-up."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.read, 4096)
+
+    def close(self) -> None:
+        """Close the descriptors; further calls do nothing."""
+        fds = {self.read, self.write} - {-1}
+        self.read = self.write = -1
+        for fd in fds:
+            os.close(fd)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received_signal, tuple(reduction.DupFd(fd) for fd in dict.fromkeys((self.read, self.write)))
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _received_signal(*fds: Any) -> Signal:
+    detached = [fd.detach() for fd in fds]
+    return Signal(detached[0], detached[-1])
 
 
 class ProcessLock:
@@ -48,13 +119,13 @@ class ProcessLock:
         self._own.release()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (type(self), reduction.DupFd(self._fd))
+        return _received_lock, (type(self), reduction.DupFd(self._fd))
 
     def __del__(self) -> None:
         os.close(self._fd)
 
 
-def _received(kind: type[ProcessLock], fd: Any) -> ProcessLock:
+def _received_lock(kind: type[ProcessLock], fd: Any) -> ProcessLock:
     lock = kind.__new__(kind)
     lock._fd, lock._own, lock._depth = fd.detach(), threading.RLock(), 0
     return lock

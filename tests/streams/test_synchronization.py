@@ -1,11 +1,11 @@
-"""`SharedCounter`: every number goes to one taker, in whatever process."""
+"""What processes share: each number of a counter goes to one taker, and a signal wakes who watches it."""
 
 import os
 
 import pytest
 
 from dpmodule.streams import Supervisor
-from dpmodule.streams.shared_counter import SharedCounter
+from dpmodule.streams.synchronization import SharedCounter, Signal
 from helpers.programs import run_program
 
 
@@ -40,7 +40,7 @@ def test_processes_take_each_number_once():
 TOGETHER = """
 import os
 from collections import Counter
-from dpmodule.streams.shared_counter import SharedCounter
+from dpmodule.streams.synchronization import SharedCounter
 
 counter = SharedCounter()
 for count in (100_000, 100_000, 3, 0):
@@ -71,3 +71,21 @@ for count in (100_000, 100_000, 3, 0):
 def test_processes_that_come_together_get_different_numbers():
     done = run_program(TOGETHER)
     assert (done.stdout, done.stderr) == ("True {}\n" * 4, "")
+
+
+@pytest.mark.parametrize("has_eventfd", [True, False])
+def test_a_signal_stays_readable_until_it_is_drained_and_is_given_back(monkeypatch, has_eventfd):
+    if not has_eventfd:
+        monkeypatch.delattr(os, "eventfd", raising=False)
+    before = len(os.listdir("/proc/self/fd"))
+    signal = Signal.create()
+    for _ in range(3):
+        signal.give()
+    assert os.read(signal.read, 64)
+    signal.drain()
+    with pytest.raises(BlockingIOError):
+        os.read(signal.read, 64)
+    signal.close()
+    signal.close()
+    signal.give()
+    assert len(os.listdir("/proc/self/fd")) == before
