@@ -90,16 +90,6 @@ class IterableIter(CurrentBatch):
             raise ArgumentError(f"{type(data).__name__} yields batches without data")
         super().__init__(next(iter(self._provide_data[0].shape), 0))
 
-    @property
-    def provide_data(self) -> list[DataDesc]:
-        """Descriptions of the first batch's data."""
-        return self._provide_data
-
-    @property
-    def provide_label(self) -> list[DataDesc]:
-        """Descriptions of the first batch's labels."""
-        return self._provide_label
-
     def reset(self) -> None:
         if self._peeked is not None:
             return

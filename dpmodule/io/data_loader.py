@@ -165,16 +165,6 @@ class DataLoaderIter(CurrentBatch, Closing):
         )
 
     @property
-    def provide_data(self) -> list[DataDesc]:
-        """Descriptions of a batch's data."""
-        return self._provide_data
-
-    @property
-    def provide_label(self) -> list[DataDesc]:
-        """Descriptions of a batch's labels."""
-        return self._provide_label
-
-    @property
     def pids(self) -> list[int]:
         """The workers' processes; empty without workers."""
         return [] if self._workers is None else self._workers.pids
