@@ -4,6 +4,8 @@ Programs written for MXNet import them.
 """
 
 MOVED = {
+    "contrib.ndarray": "ndarray.contrib",
+    "contrib.symbol": "symbol.contrib",
     "engine": "executor.engine",
     "executor_manager": "module.executor_manager",
     "libinfo": "compat.libinfo",
@@ -19,31 +21,36 @@ GATHERED = {
         "lr_scheduler",
         "FactorScheduler LRScheduler=LearningRateScheduler",
     ),
-    "contrib.io": (
-        "Iterators that MXNet keeps under `mx.contrib.io`.",
-        "io",
-        "DataLoaderIter",
-    ),
+    "contrib.io": ("Iterators that MXNet keeps under `mx.contrib.io`.", "io", "DataLoaderIter"),
     "contrib.tensorboard": (
         "Metrics for TensorBoard, under MXNet's name.",
         "callback.tensorboard",
         "LogMetricsCallback",
     ),
-    "contrib.onnx.mx2onnx": (
-        "ONNX out under its old name.",
-        "onnx",
-        "export_model",
+    "contrib.amp.lists": (
+        "Which operators run in which precision, by registry name.",
+        "symbol.half",
+        "CONDITIONAL_FP32 FP32 LOSSES LP16 WIDEST",
     ),
-    "contrib.onnx.onnx2mx": (
-        "Where MXNet keeps the import of ONNX files.",
+    "contrib.onnx": (
+        "ONNX under the names that it had before MXNet 1.9; see `dpmodule.onnx`.",
         "onnx",
-        "import_model",
+        "export_model get_model_metadata import_model mx2onnx onnx2mx",
     ),
+    "contrib.onnx.mx2onnx": ("ONNX out under its old name.", "onnx", "export_model"),
+    "contrib.onnx.onnx2mx": ("Where MXNet keeps the import of ONNX files.", "onnx", "import_model"),
     "contrib.onnx.onnx2mx.import_model": (
         "The import of ONNX files under MXNet's name of the module.",
         "onnx",
         "get_model_metadata import_model",
     ),
+    "contrib.svrg_optimization.svrg_optimizer": (
+        "The optimizers under MXNet's module path.",
+        "contrib.svrg_optimization.svrg_module",
+        "_AssignmentOptimizer _SVRGOptimizer",
+    ),
+    "fluid.nets": ("Several layers at once.", "fluid.layers", "sequence_conv_pool"),
+    "fluid.regularizer": ("Weight decay of parameters.", "fluid.variable", "L2Decay L2DecayRegularizer"),
     "image.detection": (
         "Detection under MXNet's module path, `mx.image.detection`.",
         "image",

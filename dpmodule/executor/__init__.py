@@ -3,13 +3,13 @@
 from ..compat import lazy
 from .arrays import Binding as Binding
 from .executor import Executor as Executor
-from .grad_req import grad_reqs as grad_reqs
 from .malloc import give_back as give_back
 from .malloc import keep_large_blocks as keep_large_blocks
 from .memory import allocate as allocate
 from .memory import from_pool as from_pool
 from .options import PLAIN as PLAIN
 from .options import RunOptions as RunOptions
+from .options import grad_reqs as grad_reqs
 from .options import run_options as run_options
 from .passes import disabled as disabled
 from .placement import Placement as Placement

@@ -20,31 +20,29 @@ from ..graph.merge import merge_equal
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
 from ..ops.exposure import written
-from ..ops.sparse import leaf_of
+from ..ops.sparse import leaf_of, stored_as
 from ..ops.user_code import is_users
 from . import packed_weights
-from .arrays import Binding, BoundArrays, assign
+from .arrays import Binding, BoundArrays, assign, resize, show_in
 from .backward import Backward, Listener, deliver
 from .body import CompiledBody
 from .dense_chain import DenseChains
 from .error_location import forward_error
-from .gradients import resting_states
-from .head_gradients import given_gradients
+from .gradients import given_gradients, resting_states
 from .interpreter import StepFailed, backward_by_node
 from .malloc import settle
 from .memory import reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
-from .resize import resize, show_in
 from .run_strategies import Interpreted, Way
 from .runs import PreparedProgram, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
-from .sparse_arrays import allocate_as, is_sparse, show, stored_bytes, value_of
+from .sparse_arrays import allocate_as, is_sparse, stored_bytes
 
 if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
-    from .dry_run import Rehearsal
     from .explanation import ExecutorExplanation, MemoryUse
     from .inspection import Inspection
+    from .measuring import Rehearsal
 
 _RAW = attrgetter("raw")
 
@@ -281,7 +279,7 @@ class Executor:
         for slot, tensor in self._borrowed.items():
             self._arrays.copy_in(slot, tensor)
             if self._run is not None:
-                own, read = value_of(self._arrays.variables[slot]), self._run.values[slot]
+                own, read = self._arrays.variables[slot].stored, self._run.values[slot]
                 if isinstance(own, torch.Tensor) and isinstance(read, torch.Tensor):
                     read.data = own  # for operators that have kept it
                 self._run.values[slot] = own
@@ -431,7 +429,7 @@ class Executor:
         result = self._execute(prepared, values, bool(aliases))
         for handle, out in zip(self._outputs, result[0]):
             if arrays.storage is not None and is_sparse(handle):
-                show(handle, out)
+                handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
                 continue
             # a version counter of its own: an output may be written before backward, as in MXNet
             own = out.data if is_train else out
@@ -759,7 +757,7 @@ class Executor:
 
         Nothing of it stays: outputs, gradients, states, what backward needs and random numbers are as before.
         """
-        from .dry_run import Rehearsal  # only few programs ask
+        from .measuring import Rehearsal  # only few programs ask
 
         prepared = self._prepare(is_train, is_train)
         program, env, shaped, forward = prepared

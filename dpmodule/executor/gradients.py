@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-from ..base import NodeError
+import torch
+
+from ..base import ArgumentError, NodeError, ShapeError
 from ..graph import Graph, Node
+from ..ndarray import NDArray
+from ..ops.sparse import leaf_of
+from .sparse_arrays import is_sparse, seed_of
 
 
 def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
@@ -59,3 +65,108 @@ def reached_by_gradients(graph: Graph) -> set[Node]:
         found.add(node)
         waiting += [child for child, _ in node.inputs]
     return found
+
+
+_STEPS = """
+equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or logical_xor
+"""
+
+_OTHERS = """
+BlockGrad zeros_like ones_like round rint ceil floor trunc fix logical_not argmax argmin argsort argmax_channel one_hot
+shape_array size_array _contrib_bipartite_matching _contrib_MultiBoxPrior _contrib_MultiBoxTarget
+_contrib_MultiBoxDetection _contrib_Proposal _contrib_MultiProposal
+"""
+
+STOPS = frozenset(
+    _OTHERS.split()
+    + [form % step for step in _STEPS.split() for form in ("_%s", "_%s_scalar", "broadcast_%s")]
+)
+"""Operators that pass no gradient on, so that none need come to them either."""
+
+
+def given_gradients(
+    out_grads: Any, names: Sequence[str], outputs: Sequence[NDArray], targets: Iterable[NDArray]
+) -> list[torch.Tensor | None]:
+    """Return the gradient given for each output, in its type and on its device; None where none is given.
+
+    Shape:
+        out_grads: each as its output.
+
+    Args:
+        out_grads: None, an NDArray, a list in the order of the outputs, or a dict by output name.
+        names: names of the outputs. A list may be longer, as in MXNet: the rest is ignored. It may be shorter:
+            the outputs at the end have no gradient given.
+        targets: arrays that are going to be written; a gradient that is one of them is copied first.
+    """
+    count = len(outputs)
+    if out_grads is None:
+        return [None] * count
+    if isinstance(out_grads, NDArray):
+        given: list[Any] = [out_grads]
+    elif isinstance(out_grads, Mapping):
+        unknown = [k for k in out_grads if k not in names]
+        if unknown:
+            raise ArgumentError(
+                f"out_grads: {', '.join(map(str, unknown))} is no output; outputs: {', '.join(names)}"
+            )
+        given = [out_grads.get(name) for name in names]
+    elif isinstance(out_grads, (list, tuple)):
+        given = list(out_grads)
+    else:
+        raise ArgumentError(f"out_grads is {type(out_grads).__name__}, expected an NDArray, a list or a dict")
+    given += [None] * (count - len(given))
+    written = {array.raw.data_ptr() for array in targets if not is_sparse(array)}
+    found: list[torch.Tensor | None] = []
+    for name, grad, out in zip(names, given, outputs):  # MXNet passes over what there is more
+        tensor = None if grad is None else _checked(name, grad, out)
+        shared = tensor is not None and not tensor.is_sparse and tensor.data_ptr() in written
+        found.append(tensor.clone() if tensor is not None and shared else tensor)
+    return found
+
+
+def _checked(name: str, grad: Any, out: NDArray) -> torch.Tensor:
+    """Return the tensor of a head gradient."""
+    if not isinstance(grad, NDArray):
+        raise ArgumentError(f"out_grads: {name} is {type(grad).__name__}, expected an NDArray")
+    tensor: torch.Tensor = seed_of(grad, out)
+    return tensor
+
+
+def asks_gradient(head: Node, wanted: Collection[str]) -> bool:
+    """Say whether an output's gradient gets as far as a wanted one.
+
+    It does not if every way down ends in a loss, which ignores it, or in an operator without gradient: a reshaped
+    `SoftmaxOutput`, as in the networks of R-CNN, needs none from outside.
+    """
+    seen: set[Node] = set()
+    stack = [head]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op is None:
+            if node.name in wanted:
+                return True
+        elif node.op.name not in STOPS and node.op.wants_head(node.a):
+            stack.extend(child for child, _ in node.inputs)
+    return False
+
+
+def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.Tensor) -> torch.Tensor:
+    """Return the gradient with which backward starts at an output that was not cut.
+
+    Shape:
+        given, root: as the output.
+    """
+    if given is not None:
+        wanted = leaf_of(root).shape
+        if given.shape != wanted:
+            raise ShapeError(f"out_grads: {name} has shape {tuple(given.shape)}, expected {tuple(wanted)}")
+        return given
+    if not is_loss:
+        raise ArgumentError(
+            f"backward: output {name!r} is no loss, so its gradient must be given in out_grads "
+            "(or wrap it in BlockGrad or MakeLoss)"
+        )
+    return torch.ones_like(leaf_of(root))

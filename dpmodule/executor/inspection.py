@@ -12,12 +12,10 @@ from ..graph import Graph, Node, infer_types
 from ..ops.shapes import prod
 from . import passes
 from .arrays import BoundArrays
-from .cost import intermediate_bytes, item_size, working_bytes
-from .dry_run import Rehearsal
+from .cost import backward_flops, forward_flops, intermediate_bytes, item_size, working_bytes
 from .explanation import ExecutorExplanation, MemoryHolder, MemoryUse, ProgramSource, StepRow
-from .flops import backward_flops, forward_flops
 from .lowering import Lowered, Step
-from .measuring import StepTimes, measure_memory, measure_times
+from .measuring import Rehearsal, StepTimes, measure_memory, measure_times
 from .program import Program
 from .sparse_arrays import stored_bytes
 from .storage import Storage

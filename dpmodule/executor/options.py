@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError
+
+if TYPE_CHECKING:
+    from ..types import GradReqLike
 
 _OFF = ("", "0", "false", "False")
 
@@ -60,3 +63,38 @@ def run_options(
     if mirror is not None and (not isinstance(mirror, int) or mirror < 0):
         raise ArgumentError(f"mirror is {mirror!r}, expected None, True, False, or the number of parts")
     return RunOptions(arguments, bool(cuda_graphs), mirror or (None if mirror is None else False))
+
+
+_REQS = ("write", "add", "null")
+
+
+def grad_reqs(names: Sequence[str], grad_req: GradReqLike) -> dict[str, str]:
+    """Return "write", "add" or "null" for every argument.
+
+    Args:
+        grad_req: one of the words for all, a list in the order of `names`, or a dict (missing ones: "null").
+
+    Example:
+        >>> grad_reqs(["data", "weight"], {"weight": "write"})
+        {'data': 'null', 'weight': 'write'}
+
+    Source: MXNet 1.9.1 `Symbol.bind`.
+    """
+    if isinstance(grad_req, str):
+        found = dict.fromkeys(names, grad_req)
+    elif isinstance(grad_req, (list, tuple)):
+        if len(grad_req) != len(names):
+            raise ArgumentError(
+                f"grad_req has {len(grad_req)} entries for {len(names)} arguments: {', '.join(names)}"
+            )
+        found = dict(zip(names, grad_req))
+    elif isinstance(grad_req, Mapping):
+        found = {name: grad_req.get(name, "null") for name in names}
+    else:
+        raise ArgumentError(
+            f"grad_req is {grad_req!r}, expected a word, a list or a dict of {', '.join(_REQS)}"
+        )
+    for name, req in found.items():
+        if req not in _REQS:
+            raise ArgumentError(f"grad_req of {name} is {req!r}, expected one of {', '.join(_REQS)}")
+    return found

@@ -22,8 +22,7 @@ from ..graph import Graph, Node
 from ..ndarray import NDArray
 from ..ops.spec import AUX, LABEL
 from .storage import declared_storage, storage_of
-from .torch_sizes import sizes_of
-from .torch_writer import ModulePlan, is_safe_in_source, written
+from .torch_writer import ModulePlan, is_safe_in_source, sizes_of, written
 
 
 def to_torch(

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from ..compat import lazy
 from ..hogwild import DataFeedDesc
-from . import initializer, io, layers, nets, optimizer, regularizer, unique_name
-from .executor import AsyncExecutor, Executor
+from . import initializer, io, layers, optimizer, unique_name
+from .executor import AsyncExecutor, CPUPlace, Executor
 from .feeding import DataFeeder, create_lod_tensor
-from .param_attr import ParamAttr
-from .place import CPUPlace
 from .program import Program, default_main_program, default_startup_program, program_guard
-from .variable import Parameter, Variable
+from .variable import ParamAttr, Parameter, Variable
 
 __all__ = [
     "AsyncExecutor",
@@ -39,4 +37,4 @@ __all__ = [
     "unique_name",
 ]
 
-lazy.publish(__name__, __all__)
+__getattr__, __dir__ = lazy.attributes(__name__, __all__)

@@ -14,10 +14,9 @@ from ..compat import lazy
 from ..files.file_transaction import read_settled
 from ..graph import variable_dtype, variable_shape
 from ..symbol import Group, Symbol
-from .param_attr import ParamAttr
+from .executor import check_filled, runs_of
 from .program import Program, default_main_program
-from .runs import check_filled, runs_of
-from .variable import Data, Parameter, Variable, declared_shape
+from .variable import Data, ParamAttr, Parameter, Variable, declared_shape
 
 __all__ = [
     "load_inference_model",

@@ -13,8 +13,7 @@ from .. import optimizer as opt
 from ..base import ArgumentError
 from ..compat import lazy
 from ..lr_scheduler import LRScheduler
-from .regularizer import L2Decay
-from .variable import Parameter, Variable
+from .variable import L2Decay, Parameter, Variable
 
 __all__ = [
     "SGD",

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from ..base import ArgumentError, ShapeError, StateError, did_you_mean
 from ..compat import lazy
+from ..context import cpu
 from ..initializer import Initializer
 from ..optimizer import Optimizer
 from ..params import ParamStore
@@ -17,13 +19,34 @@ from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
 from ..symbol import MakeLoss as make_loss
 from ..symbol import Variable as symbol_variable
-from .param_attr import ParamAttr
-from .scope import Scope
-from .variable import Data, Parameter, Shape, Variable
+from .variable import Data, ParamAttr, Parameter, Shape, Variable
 
 __all__ = ["Program", "default_main_program", "default_startup_program", "program_guard"]
 
 lazy.publish(__name__, __all__)
+
+
+class NameCounts:
+    """Counts names by their first part."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def generate(self, key: str) -> str:
+        """Return ``key_0``, then ``key_1``, and so on."""
+        number = self._counts.get(key, 0)
+        self._counts[key] = number + 1
+        return f"{key}_{number}"
+
+
+class Scope:
+    """What programs share that were made under one startup program."""
+
+    def __init__(self) -> None:
+        self.store = ParamStore([cpu()])
+        self.names = NameCounts()
+        self.runs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
 
 V = TypeVar("V", bound=Variable)
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..compat import lazy
-from .program import default_startup_program
-from .scope import NameCounts
+from .program import NameCounts, default_startup_program
 
 __all__ = ["generate", "guard"]
 

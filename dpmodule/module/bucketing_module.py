@@ -17,7 +17,7 @@ from ..executor import give_back
 from ..ndarray import NDArray
 from ..params import ParamStore
 from ..symbol import Symbol
-from . import bucket_files
+from . import buckets as bucket_files
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
 from .buckets import Buckets, SymGen, with_symbols

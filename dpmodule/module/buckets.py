@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..base import ArgumentError
+import numpy as np
+
+from ..base import ArgumentError, FileFormatError
+from ..checkpoint import load_params as load_params
+from ..checkpoint import save_checkpoint
+from ..files.file_transaction import read_settled
 from ..name import NameManager
-from ..symbol import Symbol
+from ..ndarray import NDArray, array, serial
+from ..ops.attrs import literal
+from ..symbol import Symbol, load_json
 from .module import Module
 
 if TYPE_CHECKING:
@@ -82,5 +92,105 @@ def with_symbols(sym_gen: SymGen, change: Callable[[Any, Symbol], Symbol]) -> Sy
     def generate(key: BucketKey) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
         symbol, data_names, label_names = sym_gen(key)
         return change(key, symbol), data_names, label_names
+
+    return generate
+
+
+Bucket = tuple[Symbol, list[str], list[str]]
+
+
+def _symbol_file(prefix: str, key: BucketKey) -> str:
+    """Return the file of a bucket's graph."""
+    if os.path.basename(text := str(key)) != text or "\0" in text:
+        raise ArgumentError(f"bucket key {key!r} is part of a file name, which must not have slashes in it")
+    return f"{prefix}-{key}-symbol.json"
+
+
+def _list_file(prefix: str) -> str:
+    return f"{prefix}-buckets.json"
+
+
+def save(
+    prefix: str,
+    epoch: int,
+    buckets: Mapping[Any, Bucket],
+    default: BucketKey,
+    params: tuple[Mapping[str, NDArray], Mapping[str, NDArray]],
+    states: bytes | None,
+    remove_amp_cast: bool,
+    format: str = "params",
+) -> None:
+    """Write everything as one set, so that a kill leaves either the old set or the new one.
+
+    Args:
+        epoch: number of the epoch.
+        buckets: (symbol, data names, label names) by key.
+        default: key of the default bucket.
+        states: the optimizer's states, None without.
+
+    Shape:
+        params[0][name], params[1][name]: that of the parameter or state.
+    """
+    files: dict[str, bytes] = {}
+    rows = []
+    for key, (symbol, data_names, label_names) in buckets.items():
+        if _read_key(repr(key)) != key:
+            raise ArgumentError(f"bucket key {key!r} cannot be saved; use numbers, strings or tuples of them")
+        files[_symbol_file(prefix, key)] = symbol.tojson(remove_amp_cast).encode("utf-8")
+        rows.append({"key": repr(key), "data_names": list(data_names), "label_names": list(label_names)})
+    text = json.dumps({"default_bucket_key": repr(default), "buckets": rows}, indent=1)
+    files[_list_file(prefix)] = text.encode("utf-8")
+    if all(isinstance(key, (int, np.integer)) for key in buckets):
+        buffer = io.BytesIO()
+        serial.write(buffer, [array(list(buckets), dtype="int32")])
+        files[f"{prefix}.buckets"] = buffer.getvalue()
+    save_checkpoint(prefix, epoch, None, *params, states=states, more=files, format=format)
+
+
+def _read_key(text: str) -> Any:
+    try:
+        return literal(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
+    """Return the saved buckets by key, and the default bucket's key; both empty for files that MXNet wrote."""
+    path = _list_file(prefix)
+    if not os.path.exists(path):
+        return {}, None
+    try:
+        found = json.loads(read_settled(path))
+        rows = [(literal(r["key"]), list(r["data_names"]), list(r["label_names"])) for r in found["buckets"]]
+        default = literal(found["default_bucket_key"])
+        return {key: (_symbol(prefix, key), data, label) for key, data, label in rows}, default
+    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as error:
+        raise FileFormatError(
+            f"{path}: not the list of buckets that save_checkpoint writes ({error!r})"
+        ) from error
+
+
+def _symbol(prefix: str, key: BucketKey) -> Symbol:
+    return load_json(read_settled(_symbol_file(prefix, key)).decode("utf-8"))
+
+
+def as_sym_gen(saved: Mapping[Any, Bucket], sym_gen: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """Return a `sym_gen` over saved buckets that falls back to another one.
+
+    Args:
+        sym_gen: makes the others; None = there are no others.
+    """
+
+    def generate(key: BucketKey) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
+        if key in saved:
+            return saved[key]
+        if sym_gen is None:
+            keys = ", ".join(map(repr, saved))
+            raise ArgumentError(
+                f"bucket key {key!r} is not in the checkpoint, which has {keys}; "
+                "give sym_gen to load() for further ones"
+            )
+        made: tuple[Symbol, Sequence[str], Sequence[str] | None] = sym_gen(key)
+        return made
 
     return generate

@@ -7,9 +7,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -51,49 +51,8 @@ if TYPE_CHECKING:
     )
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class FitOptions:
-    """The arguments of `fit`; see there."""
-
-    train_data: DataLike
-    eval_data: EvalDataLike
-    eval_metric: MetricLike
-    epoch_end_callback: CallbackLike
-    batch_end_callback: CallbackLike
-    kvstore: KVStoreLike
-    optimizer: OptimizerLike
-    optimizer_params: OptimizerParams
-    eval_end_callback: CallbackLike
-    eval_batch_end_callback: CallbackLike
-    initializer: InitializerLike
-    arg_params: Mapping[str, NDArray] | None
-    aux_params: Mapping[str, NDArray] | None
-    allow_missing: bool
-    force_rebind: bool
-    force_init: bool
-    begin_epoch: int
-    num_epoch: int | None
-    validation_metric: MetricLike | None
-    monitor: MonitorLike | None
-    sparse_row_id_fn: RowIdFunction
-    contexts: Sequence[Any] | None
-    workload: Sequence[float] | None
-    count_padding: bool
-    on_nonfinite: str
-    check_labels: str
-    callbacks: CallbackLike
-    training_step: Callable[[Any, Any], Any] | None
-    accumulate: int
-    clip_global_norm: float | None
-    eval_every_n_batches: int | None
-    max_batches: int | None
-    max_time_s: float | None
-    dry_run: bool
-    checkpoint: Any
-    resume: str | None
-    shard: bool
-    profile: bool
-    deterministic: bool
+class FitOptions(SimpleNamespace):
+    """The arguments of `fit`, by name."""
 
 
 def _first_batch(module: Trainable, data: DataIter, epoch: int) -> tuple[Any, Iterator[Any]]:

@@ -23,13 +23,12 @@ from ..ndarray.row_sparse import row_numbers
 from ..params import ParamStore
 from ..symbol import Symbol
 from ..symbol.half import half_symbol
-from .arguments import BindArguments, OptimizerArguments, ParamArguments
+from .arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from .checkpointed_module import CheckpointedModule
 from .class_labels import fed_network
 from .finite import are_finite, first_bad_node
 from .group.batch_splitter import redescribe, resized
-from .group.context_threads import run_between
-from .group.contexts import contexts_of, distinct
+from .group.contexts import contexts_of, distinct, run_between
 from .group.executor_group import DataParallelExecutorGroup
 from .group.input_order import in_order
 from .half_training import LossScale, check_devices, rules_of
@@ -37,7 +36,6 @@ from .lifecycle import Stage, alone, busy, needs, too_early
 from .lr_search import RateSearch, find_rate
 from .mxnet_compat import MODULE, also_named
 from .mxnet_helpers import check_descriptions, check_input_names, matching, names_of
-from .param_init import first_values
 from .summary import describe, summarize
 from .updates import Updates, check_compression
 

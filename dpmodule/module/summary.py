@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..base import MXNetError, dtype_name
-from ..executor.cost import intermediate_bytes, item_size
-from ..executor.flops import backward_flops, forward_flops
+from ..executor.cost import backward_flops, forward_flops, intermediate_bytes, item_size
 from ..graph import Node, infer_shapes, infer_types
 from ..graph.node import printable
 from ..ops.shapes import known, prod

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..base import did_you_mean
 from ..ops import find, names, namespace_of
-from ..ops.namespaces import named_in
-from ..ops.namespaces import names_in as names_in
+from ..ops.registry import named_in
+from ..ops.registry import names_in as names_in
 from ..ops.signature import docstring, signature
 from ..ops.spec import Op
 from .call_cache import Forms

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 import dpmodule as mx
-from dpmodule.gluon.names import MODULES
+from dpmodule.gluon.absent import MODULES
 
 
 def test_importing_gluon_works_and_using_it_says_what_takes_its_place():

@@ -2,8 +2,7 @@
 
 from ...compat import lazy
 from . import svrg_module as svrg_module
-from . import svrg_optimizer as svrg_optimizer
 
 __all__ = ["svrg_module", "svrg_optimizer"]
 
-lazy.publish(__name__, __all__)
+__getattr__, __dir__ = lazy.attributes(__name__, __all__)

@@ -18,7 +18,7 @@ import os
 from collections import Counter
 
 from ...graph import Graph, Node
-from ..head_gradients import STOPS
+from ..gradients import STOPS
 from ..lowering import Lowered, Step
 
 Policy = bool | int | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from ...base import ArgumentError, dtype_name
 from ...compat import lazy
 from ...symbol import Symbol
 from ..variable import Variable
-from .making import ACTIVATIONS, activated, as_variable, as_variables, check_act, level_of, program_of
+from .making import ACTIVATIONS, apply, as_variable, as_variables, check_act, enter, program_of
 
 __all__ = [
     "abs",
@@ -56,12 +57,7 @@ def _pointwise(act: str) -> Callable[..., Variable]:
         given = as_variable(act, input.pop("input", None) if x is None else x, "x")
         if input:
             raise ArgumentError(f"{act}: got {', '.join(input)}, expected a variable and name")
-        program = program_of(act, given)
-
-        def made(name: str) -> Any:
-            return ACTIVATIONS[act](given.symbol, name=name)
-
-        return program.derive(act, made, given.shape, given.dtype, given.lod_level, name)
+        return apply(act, ACTIVATIONS[act], [given], name)
 
     layer.__name__ = layer.__qualname__ = act
     layer.__doc__ = f"""Apply {act} {"along the last axis" if act == "softmax" else "to each element"}.
@@ -87,17 +83,14 @@ def _joined(operation: str) -> Callable[..., Variable]:
     def layer(x: Any, y: Any, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
         left, right = as_variable(layer_name, x, "x"), as_variable(layer_name, y, "y")
         check_act(layer_name, act)
-        program = program_of(layer_name, left, right)
+        program_of(layer_name, left, right)
         other = _aligned(layer_name, left, right, axis)
 
         def made(name: str) -> Any:
             return getattr(sym, f"broadcast_{operator}")(left.symbol, other, name=name)
 
-        whole = [each.lod_level for each in (left, right)]
         shape = left.shape if left.shape == right.shape else None
-        return program.derive(
-            layer_name, lambda name: activated(made, act, name), shape, None, max(whole), name
-        )
+        return enter(layer_name, [left, right], made, name, act=act, shape=shape, dtype=None)
 
     layer.__name__ = layer.__qualname__ = layer_name
     layer.__doc__ = f"""Join two variables by {operation}; axes of size 1 are repeated.
@@ -150,7 +143,6 @@ def scale(
         bias_after_scale: whether it is added to the product, not multiplied itself.
     """
     given = as_variable("scale", x, "x")
-    check_act("scale", act)
     offset = bias if bias_after_scale else bias * scale
 
     def made(name: str) -> Any:
@@ -159,27 +151,18 @@ def scale(
         )
         return sym._internal._plus_scalar(product, scalar=float(offset), name=name) if offset else product
 
-    return given.derive(
-        "scale", lambda name: activated(made, act, name), given.shape, given.dtype, given.lod_level, name
-    )
+    return enter("scale", [given], made, name, act=act)
 
 
 def clip(x: Any, min: float, max: float, name: str | None = None) -> Variable:
     """Pull elements into a range."""
-    given = as_variable("clip", x, "x")
-
-    def made(name: str) -> Any:
-        return sym.clip(given.symbol, a_min=min, a_max=max, name=name)
-
-    return given.derive("clip", made, given.shape, given.dtype, given.lod_level, name)
+    return apply("clip", sym.clip, [as_variable("clip", x, "x")], name, a_min=min, a_max=max)
 
 
 def cast(x: Any, dtype: Any) -> Variable:
     """Convert to another element type."""
     given, kind = as_variable("cast", x, "x"), dtype_name(dtype)
-    return given.derive(
-        "cast", lambda name: sym.Cast(given.symbol, dtype=kind, name=name), given.shape, kind, given.lod_level
-    )
+    return enter("cast", [given], lambda name: sym.Cast(given.symbol, dtype=kind, name=name), dtype=kind)
 
 
 def concat(input: Any, axis: int = 0, name: str | None = None) -> Variable:
@@ -193,17 +176,13 @@ def concat(input: Any, axis: int = 0, name: str | None = None) -> Variable:
     shapes = [each.shape for each in several]
     place = axis if axis >= 0 else axis + len(shapes[0])
     known = all(len(shape) > place and shape[place] > 0 for shape in shapes)
-    shape = (*shapes[0][:place], _total(s[place] for s in shapes), *shapes[0][place + 1 :]) if known else None
-    return program_of("concat", *several).derive(
-        "concat", lambda name: sym.Concat(*symbols, dim=axis, name=name), shape, None, level_of(several), name
-    )
+    width = builtins.sum(shape[place] for shape in shapes) if known else 0
+    shape = (*shapes[0][:place], width, *shapes[0][place + 1 :]) if known else None
 
+    def made(name: str) -> Any:
+        return sym.Concat(*symbols, dim=axis, name=name)
 
-def _total(numbers: Any) -> int:
-    found = 0
-    for number in numbers:
-        found += number
-    return found
+    return enter("concat", several, made, name, shape=shape, dtype=None)
 
 
 def sums(input: Any, out: None = None) -> Variable:
@@ -219,9 +198,7 @@ def sums(input: Any, out: None = None) -> Variable:
         raise ArgumentError("sums: out is given; use what the layer returns")
     several = as_variables("sums", input)
     symbols = [each.symbol for each in several]
-    return program_of("sums", *several).derive(
-        "sum", lambda name: sym.add_n(*symbols, name=name), several[0].shape, None, level_of(several)
-    )
+    return enter("sums", several, lambda name: sym.add_n(*symbols, name=name), hint="sum", dtype=None)
 
 
 sum = sums
@@ -239,9 +216,11 @@ def reshape(x: Any, shape: Sequence[int], inplace: bool = False, name: str | Non
     given = as_variable("reshape", x, "x")
     if given.lod_level:
         raise ArgumentError(f"reshape: {given.name!r} holds sequences; pool them first")
-    return given.derive(
-        "reshape", lambda name: sym.Reshape(given.symbol, shape=tuple(shape), name=name), name=name
-    )
+
+    def made(name: str) -> Any:
+        return sym.Reshape(given.symbol, shape=tuple(shape), name=name)
+
+    return enter("reshape", [given], made, name, shape=None, dtype=None)
 
 
 def dropout(
@@ -271,11 +250,7 @@ def dropout(
         raise ArgumentError(
             "dropout: seed is given; mx.random.seed(n) seeds all of a process's random numbers"
         )
-
-    def made(name: str) -> Any:
-        return sym.Dropout(given.symbol, p=0.0 if is_test else dropout_prob, name=name)
-
-    return given.derive("dropout", made, given.shape, given.dtype, given.lod_level, name)
+    return apply("dropout", sym.Dropout, [given], name, p=0.0 if is_test else dropout_prob)
 
 
 def matmul(
@@ -295,7 +270,7 @@ def matmul(
     def made(name: str) -> Any:
         return product(left.symbol, right.symbol, transpose_a=transpose_x, transpose_b=transpose_y, name=name)
 
-    return program_of("matmul", left, right).derive("matmul", made, name=name)
+    return enter("matmul", [left, right], made, name, shape=None, dtype=None, lod_level=0)
 
 
 def _reduced(kind: str) -> Callable[..., Variable]:
@@ -311,9 +286,8 @@ def _reduced(kind: str) -> Callable[..., Variable]:
             return getattr(sym, kind)(given.symbol, axis=axes, keepdims=keep_dim, name=name)
 
         level = given.lod_level if axes is not None else 0
-        return given.derive(
-            layer_name, made, (1,) if axes is None and not keep_dim else None, None, level, name
-        )
+        shape = (1,) if axes is None and not keep_dim else None
+        return enter(layer_name, [given], made, name, shape=shape, dtype=None, lod_level=level)
 
     layer.__name__ = layer.__qualname__ = layer_name
     layer.__doc__ = f"""Return the {kind} over axes.
@@ -350,10 +324,8 @@ def mean(x: Any, name: str | None = None) -> Variable:
     given = as_variable("mean", x, "x")
 
     def made(name: str) -> Any:
-        return (
-            _over_sequences("mean", given.symbol, name)
-            if given.lod_level
-            else sym.mean(given.symbol, name=name)
-        )
+        if given.lod_level:
+            return _over_sequences("mean", given.symbol, name)
+        return sym.mean(given.symbol, name=name)
 
-    return given.derive("mean", made, (1,), given.dtype, 0, name)
+    return enter("mean", [given], made, name, shape=(1,), lod_level=0)

@@ -6,19 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ... import initializer as init
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError, dtype_name
 from ...compat import lazy
 from ...symbol import Symbol
-from ..param_attr import ParamAttr
-from ..variable import Data, Variable
+from ..variable import Data, ParamAttr, Variable
 from .making import (
-    activated,
     as_variable,
     as_variables,
+    biases,
     check_act,
-    level_of,
+    enter,
     main_program,
     parameter,
     program_of,
@@ -111,18 +109,9 @@ def embedding(
     numbers, is_column = _numbers(ids), not ids.lod_level and ids.shape[-1] == 1
 
     def looked_up(name: str) -> Any:
-        def found(name: str) -> Any:
-            return sym.Embedding(
-                numbers,
-                table,
-                input_dim=rows,
-                output_dim=columns,
-                dtype=kind,
-                sparse_grad=is_sparse,
-                name=name,
-            )
-
-        whole = found(f"{name}_lookup") if is_column or padding_idx is not None else found(name)
+        own = f"{name}_lookup" if is_column or padding_idx is not None else name
+        sizes = {"input_dim": rows, "output_dim": columns}
+        whole = sym.Embedding(numbers, table, dtype=kind, sparse_grad=is_sparse, name=own, **sizes)
         if padding_idx is not None:
             whole = _without(padding_idx % rows, numbers, whole, kind, f"{name}_kept" if is_column else name)
         if not is_column:
@@ -132,7 +121,7 @@ def embedding(
         return sym.squeeze(whole, axis=len(ids.shape) - 1, name=name)
 
     inner = ids.shape[1:-1] if ids.shape[-1] == 1 else ids.shape[1:]
-    return program.derive("embedding", looked_up, (-1, *inner, columns), kind, ids.lod_level, name)
+    return enter("embedding", [ids], looked_up, name, shape=(-1, *inner, columns), dtype=kind)
 
 
 def _numbers(ids: Variable) -> Symbol:
@@ -190,37 +179,22 @@ def fc(
         part = f"{own}_{i}" if several else own
         weight = parameter(program, f"{part}_weight", (size, features), ParamAttr.of(attr))
         terms.append((part, rows, weight))
-    bias = None
-    if bias_attr is not False:
-        start = init.Constant(0.0)
-        bias = parameter(program, f"{own}_bias", (size,), ParamAttr.of(bias_attr), initializer=start)
-    keeps = num_flatten_dims > 1
+    last = len(terms) - 1
+    bias = biases(program, own, size, bias_attr)
+    attributes = {"num_hidden": size, "flatten": num_flatten_dims == 1}
 
     def linear(name: str) -> Any:
-        total: Symbol | None = None
+        total: Any = None
         for i, (part, rows, weight) in enumerate(terms):
-            last = i == len(terms) - 1
-            biased = bias is not None and last
-            one = sym.FullyConnected(
-                rows,
-                weight,
-                *([bias] if biased else []),
-                num_hidden=size,
-                no_bias=not biased,
-                flatten=not keeps,
-                name=f"{part}_map" if several else name,
-            )
-            total = (
-                one if total is None else sym.broadcast_add(total, one, name=name if last else f"{part}_sum")
-            )
-        if total is None:
-            raise ArgumentError("fc: no inputs")
+            given = [rows, weight, *(bias if i == last else [])]
+            map_name = f"{part}_map" if several else name
+            one = sym.FullyConnected(*given, no_bias=len(given) == 2, name=map_name, **attributes)
+            sum_name = name if i == last else f"{part}_sum"
+            total = one if total is None else sym.broadcast_add(total, one, name=sum_name)
         return total
 
     shape = (*inputs[0].shape[:num_flatten_dims], size)
-    return program.derive(
-        "fc", lambda name: activated(linear, act, name), shape, "float32", level_of(inputs), own
-    )
+    return enter("fc", inputs, linear, own, act=act, shape=shape, dtype="float32")
 
 
 def _as_features(variable: Variable, axis: int) -> tuple[Symbol, int]:

@@ -9,7 +9,7 @@ from ...base import ArgumentError
 from ...compat import lazy
 from ...symbol import Symbol
 from ..variable import Variable
-from .making import as_variable, level_of, program_of, width_of
+from .making import as_variable, enter, width_of
 
 __all__ = [
     "accuracy",
@@ -96,9 +96,7 @@ def _entropy(
         loss = sym.negative(found, name=f"{name}_all")
         return sym.broadcast_mul(loss, sym.Cast(kept, dtype=input.dtype), name=name)
 
-    level = level_of([input, label])
-    shape = (*input.shape[:-1], 1)
-    return program_of(layer, input, label).derive(layer, made, shape, input.dtype, level)
+    return enter(layer, [input, label], made, shape=(*input.shape[:-1], 1))
 
 
 def _picked(values: Symbol, label: Symbol, name: str) -> Any:
@@ -120,15 +118,19 @@ def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = Non
     scores, right = as_variable(layer, x, "x"), as_variable(layer, label, "label")
 
     def made(name: str) -> Any:
-        wanted = right.symbol if right.dtype == scores.dtype else sym.Cast(right.symbol, dtype=scores.dtype)
+        wanted = _in_type(right, scores.dtype)
         above = sym.broadcast_sub(
             sym.relu(scores.symbol), sym.broadcast_mul(scores.symbol, wanted, name=f"{name}_product")
         )
         rest = sym.Activation(sym.negative(sym.abs(scores.symbol)), act_type="softrelu", name=f"{name}_rest")
         return sym.broadcast_add(above, rest, name=name)
 
-    level = level_of([scores, right])
-    return program_of(layer, scores, right).derive(layer, made, scores.shape, scores.dtype, level, name)
+    return enter(layer, [scores, right], made, name)
+
+
+def _in_type(label: Variable, dtype: str) -> Symbol:
+    """Return a label in the element type of what it is compared with."""
+    return label.symbol if label.dtype == dtype else sym.Cast(label.symbol, dtype=dtype)
 
 
 def square_error_cost(input: Any, label: Any) -> Variable:
@@ -140,13 +142,10 @@ def square_error_cost(input: Any, label: Any) -> Variable:
     found, right = as_variable("square_error_cost", input), as_variable("square_error_cost", label, "label")
 
     def made(name: str) -> Any:
-        wanted = right.symbol if right.dtype == found.dtype else sym.Cast(right.symbol, dtype=found.dtype)
+        wanted = _in_type(right, found.dtype)
         return sym.square(sym.broadcast_sub(found.symbol, wanted, name=f"{name}_difference"), name=name)
 
-    level = level_of([found, right])
-    return program_of("square_error_cost", found, right).derive(
-        "square_error_cost", made, found.shape, found.dtype, level
-    )
+    return enter("square_error_cost", [found, right], made)
 
 
 def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: None = None) -> Variable:
@@ -184,4 +183,4 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
             hits = _picked(sym.BlockGrad(mask), right.symbol, f"{name}_hits")
         return sym.mean(hits, name=name)
 
-    return program_of("accuracy", scores, right).derive("accuracy", made, (1,), "float32")
+    return enter("accuracy", [scores, right], made, shape=(1,), dtype="float32", lod_level=0)

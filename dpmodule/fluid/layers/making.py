@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import initializer as init
@@ -10,9 +10,8 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError, did_you_mean
 from ...initializer import Initializer
 from ...symbol import Symbol
-from ..param_attr import ParamAttr
 from ..program import Program, default_main_program, default_startup_program
-from ..variable import Shape, Variable
+from ..variable import ParamAttr, Shape, Variable
 
 ACTIVATIONS = {
     "exp": sym.exp,
@@ -77,6 +76,13 @@ def parameter(
     return made.symbol if made.trainable else sym.BlockGrad(made.symbol, name=f"{made.name}_fixed")
 
 
+def biases(program: Program, owner: str, size: int, attr: Any) -> list[Symbol]:
+    """Return the bias of a layer in a list, which is empty if `attr` is False."""
+    if attr is False:
+        return []
+    return [parameter(program, f"{owner}_bias", (size,), ParamAttr.of(attr), initializer=init.Constant(0.0))]
+
+
 def width_of(layer: str, variable: Variable) -> int:
     """Return the size of a variable's last axis."""
     if len(variable.shape) < 2 or variable.shape[-1] < 1:
@@ -95,21 +101,43 @@ def check_act(layer: str, act: Any) -> None:
         )
 
 
-def activated(symbol: Any, act: str | None, name: str) -> Symbol:
-    """Return a symbol behind an activation.
+def enter(
+    layer: str,
+    variables: Sequence[Variable],
+    make: Callable[[str], Any],
+    name: str | None = None,
+    *,
+    act: str | None = None,
+    hint: str | None = None,
+    **known: Any,
+) -> Variable:
+    """Enter what a layer computes from variables into their program.
 
     Args:
-        act: the activation; None: none.
+        make: returns the symbol, whose node has the name given.
+        act: an activation behind it.
+        hint: first part of the name; None: the layer's.
+        known: shape, dtype and lod_level of the result, where they are not those of a layer that works element by
+            element: as the first variable, with sequences where any variable has them.
     """
-    if act is None:
-        return symbol(name)  # type: ignore[no-any-return]
-    found: Symbol = ACTIVATIONS[act](symbol(f"{name}_linear"), name=name)
-    return found
+    check_act(layer, act)
+    first = variables[0]
+    shape, dtype = known.get("shape", first.shape), known.get("dtype", first.dtype)
+    level = known.get("lod_level", max(each.lod_level for each in variables))
+    behind = make if act is None else lambda name: ACTIVATIONS[act](make(f"{name}_linear"), name=name)
+    return program_of(layer, *variables).derive(hint or layer, behind, shape, dtype, level, name)
 
 
-def level_of(variables: Sequence[Variable]) -> int:
-    """Return the level of sequences of what is computed from variables element by element."""
-    return max(each.lod_level for each in variables)
+def apply(
+    layer: str,
+    operator: Callable[..., Symbol],
+    variables: Sequence[Variable],
+    name: str | None = None,
+    **attributes: Any,
+) -> Variable:
+    """Enter an operator that works element by element."""
+    symbols = [each.symbol for each in variables]
+    return enter(layer, variables, lambda name: operator(*symbols, name=name, **attributes), name)
 
 
 def main_program() -> Program:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import initializer as init
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
 from ...compat import lazy
-from ..param_attr import ParamAttr
-from ..variable import Variable
-from .making import activated, as_variable, check_act, parameter, program_of, width_of
+from ...symbol import Symbol
+from ..variable import ParamAttr, Variable
+from .making import apply, as_variable, biases, check_act, enter, parameter, program_of, width_of
 
 __all__ = [
     "dynamic_lstm",
@@ -55,7 +54,7 @@ def sequence_pool(input: Any, pool_type: str, is_test: bool = False) -> Variable
     def made(name: str) -> Any:
         return sym.sequence_pool(given.symbol, pool_type=kind, name=name)
 
-    return given.derive("sequence_pool", made, given.shape, given.dtype, 0)
+    return enter("sequence_pool", [given], made, lod_level=0)
 
 
 def sequence_first_step(input: Any) -> Variable:
@@ -102,53 +101,25 @@ def sequence_conv(
     own = program.unique("sequence_conv") if name is None else name
     size = (num_filters, filter_size * width_of("sequence_conv", given))
     weight = parameter(program, f"{own}_weight", size, ParamAttr.of(param_attr))
-    biases = []
-    if bias_attr is not False:
-        start = init.Constant(0.0)
-        attr = ParamAttr.of(bias_attr)
-        biases = [parameter(program, f"{own}_bias", (num_filters,), attr, initializer=start)]
+    bias = biases(program, own, num_filters, bias_attr)
+    attributes = {"num_filters": num_filters, "filter_size": filter_size, "no_bias": not bias}
 
     def linear(name: str) -> Any:
-        return sym.sequence_conv(
-            given.symbol,
-            weight,
-            *biases,
-            num_filters=num_filters,
-            filter_size=filter_size,
-            no_bias=not biases,
-            name=name,
-        )
+        return sym.sequence_conv(given.symbol, weight, *bias, name=name, **attributes)
 
-    shape = (-1, num_filters)
-    return program.derive(
-        "sequence_conv", lambda name: activated(linear, act, name), shape, given.dtype, given.lod_level, own
-    )
+    return enter("sequence_conv", [given], linear, own, act=act, shape=(-1, num_filters))
 
 
 def sequence_softmax(input: Any, use_cudnn: bool = False, name: str | None = None) -> Variable:
     """Take the softmax over each sequence."""
-    given = _sequences("sequence_softmax", input)
-    return given.derive(
-        "sequence_softmax",
-        lambda name: sym.sequence_softmax(given.symbol, name=name),
-        given.shape,
-        given.dtype,
-        given.lod_level,
-        name,
-    )
+    layer = "sequence_softmax"
+    return apply(layer, sym.sequence_softmax, [_sequences(layer, input)], name)
 
 
 def sequence_reverse(x: Any, name: str | None = None) -> Variable:
     """Reverse each sequence."""
-    given = _sequences("sequence_reverse", x, "x")
-    return given.derive(
-        "sequence_reverse",
-        lambda name: sym.sequence_reverse(given.symbol, name=name),
-        given.shape,
-        given.dtype,
-        given.lod_level,
-        name,
-    )
+    layer = "sequence_reverse"
+    return apply(layer, sym.sequence_reverse, [_sequences(layer, x, "x")], name)
 
 
 def sequence_expand(x: Any, y: Any, ref_level: int = -1, name: str | None = None) -> Variable:
@@ -158,14 +129,7 @@ def sequence_expand(x: Any, y: Any, ref_level: int = -1, name: str | None = None
         x: rows, or sequences.
     """
     rows, like = as_variable("sequence_expand", x, "x"), _sequences("sequence_expand", y, "y")
-    return program_of("sequence_expand", rows, like).derive(
-        "sequence_expand",
-        lambda name: sym.sequence_expand(rows.symbol, like.symbol, name=name),
-        rows.shape,
-        rows.dtype,
-        1,
-        name,
-    )
+    return apply("sequence_expand", sym.sequence_expand, [rows, like], name)
 
 
 def sequence_conv_pool(
@@ -243,12 +207,10 @@ def dynamic_lstm(
     units, program = size // 4, program_of(layer, given)
     own = program.unique("lstm") if name is None else name
     weight = parameter(program, f"{own}_weight", (size, units), ParamAttr.of(param_attr))
-    width, start = units * (7 if use_peepholes else 4), init.Constant(0.0)
-    bias = parameter(program, f"{own}_bias", (width,), ParamAttr.of(bias_attr), initializer=start)
     found = sym.sequence_lstm(
         given.symbol,
         weight,
-        bias,
+        *biases(program, own, units * (7 if use_peepholes else 4), bias_attr),
         use_peepholes=use_peepholes,
         is_reverse=is_reverse,
         gate_activation=gate_activation,
@@ -256,7 +218,8 @@ def dynamic_lstm(
         candidate_activation=candidate_activation,
         name=f"{own}_steps",
     )
-    shape, kind = (-1, units), given.dtype
-    states = program.derive(own, lambda name: sym.identity(found[0], name=name), shape, kind, 1, own)
-    cells = program.derive(own, lambda name: sym.identity(found[1], name=name), shape, kind, 1, f"{own}_cell")
-    return states, cells
+
+    def entered(part: Symbol, name: str) -> Variable:
+        return enter(layer, [given], lambda name: sym.identity(part, name=name), name, shape=(-1, units))
+
+    return entered(found[0], own), entered(found[1], f"{own}_cell")

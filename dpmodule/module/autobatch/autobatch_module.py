@@ -19,7 +19,7 @@ from ...context import Context
 from ...ndarray import NDArray
 from ...slicing import split_batch
 from .. import scoring as loops
-from ..arguments import BindArguments, OptimizerArguments, ParamArguments
+from ..arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from ..base_module import BaseModule
 from ..checkpointed_module import CheckpointedModule
 from ..fit import pad_of
@@ -27,7 +27,6 @@ from ..group.contexts import contexts_of, distinct
 from ..group.input_order import in_order
 from ..lifecycle import Stage, needs
 from ..mxnet_helpers import names_of
-from ..param_init import first_values
 from ..updates import Updates, check_compression
 from .batch_run import (
     Ran,

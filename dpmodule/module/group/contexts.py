@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -62,3 +65,127 @@ def per_context(group2ctxs: GroupContextsLike, count: int) -> list[dict[str, Con
     if len(group2ctxs) != count:
         raise ArgumentError(f"group2ctxs has {len(group2ctxs)} entries for {count} contexts")
     return [dict(each or {}) for each in group2ctxs]
+
+
+_pools: dict[Context, ThreadPoolExecutor] = {}
+_busy_contexts: set[Context] = set()
+_lock = threading.Lock()
+_forked = False
+"""Whether this process was forked and has run no contexts in parallel yet."""
+
+
+def _forget_pools() -> None:
+    """Drop pools whose threads did not survive a fork."""
+    global _lock, _forked
+    _pools.clear()
+    _busy_contexts.clear()
+    _lock = threading.Lock()
+    _forked = True
+
+
+def _renew_engine() -> None:
+    """Let torch make this process's engine of gradients now.
+
+    A forked process makes its own at the first tensor that is saved for gradients, and two threads that save one at
+    the same time make it twice: memory is spoiled, once in a few hundred processes.
+    """
+    global _forked
+    with torch.enable_grad():
+        one = torch.ones((), requires_grad=True)
+        one * one  # saves a tensor for backward
+    _forked = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)
+
+
+def _pool(ctx: Context) -> ThreadPoolExecutor:
+    found = _pools.get(ctx)
+    if found is None:
+        found = _pools[ctx] = ThreadPoolExecutor(
+            1, thread_name_prefix=f"dpmodule-{ctx.device_type}{ctx.device_id}"
+        )
+    return found
+
+
+def _with_threads(job: Callable[[], None], threads: int) -> None:
+    """Run a job with a number of intra-op threads.
+
+    The number is per thread, and a new thread inherits the last one set anywhere; so it is set before every job.
+    """
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    job()
+
+
+def _reserve(contexts: Sequence[Context]) -> bool:
+    """Take the threads of all contexts, unless one of them has work already."""
+    with _lock:
+        if not _busy_contexts.isdisjoint(contexts):
+            return False
+        _busy_contexts.update(contexts)
+        return True
+
+
+def _release(contexts: Sequence[Context]) -> None:
+    with _lock:
+        _busy_contexts.difference_update(contexts)
+
+
+def run_parallel(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]) -> None:
+    """Run one job per context and wait for all.
+
+    CPU contexts run in their own threads; GPU work is launched from this thread, since launching does not wait.
+    Jobs never wait for a thread that has work already, which may be waiting for them, as where a user's operator
+    runs a module of its own: they run in this thread, one after the other.
+    On an error or Ctrl-C the running jobs are awaited first; the first error keeps its type and traceback.
+
+    Args:
+        contexts: one per job; CPU contexts that are equal take turns.
+    """
+    if len(jobs) == 1 or any(ctx.device_type == "gpu" for ctx in contexts) or not _reserve(contexts):
+        for job in jobs:
+            job()
+        return
+    try:
+        _run_in_threads(contexts, jobs)
+    finally:
+        _release(contexts)
+
+
+def run_between(contexts: Sequence[Context], job: Callable[[], None]) -> None:
+    """Run a job in this thread, between two runs of the contexts, with as many threads as each of them has.
+
+    Were there more, they would go on spinning for a while on the cores that the contexts need next.
+    """
+    before = torch.get_num_threads()
+    share = max(1, before // len(contexts))
+    if share == before or any(ctx.device_type == "gpu" for ctx in contexts):
+        job()
+        return
+    torch.set_num_threads(share)
+    try:
+        job()
+    finally:
+        torch.set_num_threads(before)
+
+
+def _run_in_threads(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]) -> None:
+    if _forked:
+        _renew_engine()
+    before = torch.get_num_threads()
+    share = max(1, before // len(jobs))
+    futures: list[Future[None]] = [
+        _pool(ctx).submit(_with_threads, job, share) for ctx, job in zip(contexts, jobs)
+    ]
+    try:
+        wait(futures)
+    except BaseException:
+        wait(futures)
+        raise
+    finally:
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
+    for future in futures:
+        future.result()

@@ -14,10 +14,11 @@ from ...context import Context
 from ...devices.device_transfer import send
 from ...executor import PLAIN, Executor, RunOptions, grad_reqs
 from ...executor.backward import Listener
-from ...executor.sparse_arrays import clear, load_stored
+from ...executor.sparse_arrays import load_stored
 from ...graph import variable_dtype
 from ...io import DataDesc
 from ...ndarray import NDArray
+from ...ndarray.sparse_base import clear
 from ...ops.sparse import Sparse
 from ...params import ParamStore
 from ...slicing import split_input_slice as _split_input_slice  # noqa: F401
@@ -26,8 +27,7 @@ from ..mxnet_helpers import load_general as _load_general  # noqa: F401
 from ..mxnet_helpers import load_label as _load_label  # noqa: F401
 from ..mxnet_helpers import merge_multi_context as _merge_multi_context
 from .batch_splitter import BatchSplitter, describe, is_per_context
-from .context_threads import run_parallel
-from .contexts import distinct, per_context
+from .contexts import distinct, per_context, run_parallel
 from .executor_maker import ExecutorMaker
 from .input_order import in_order
 

@@ -1,22 +1,22 @@
 // A dense layer: products of matrices in blocks, by the kernels of autobatch.
 #include <algorithm>
 
-#include "autobatch/kernels.hpp"
+#include "kernels/kernels.hpp"
 #include "layers.hpp"
 
 namespace dpmodule::hogwild {
 namespace {
 
-using autobatch::Layout;
+using vector::Layout;
 
 class FullyConnectedLayer final : public Layer {
   public:
     FullyConnectedLayer(Inputs inputs, Value &output, DenseInput weight, DenseInput bias)
         : Layer(std::move(inputs), output), weight_(weight), bias_(bias), units_(output.width), width_(in(0).width),
-          packed_(autobatch::packed_size(kernels_, width_, units_)) {}
+          packed_(vector::packed_size(kernels_, width_, units_)) {}
 
     void forward(Frame &frame) override {
-        autobatch::pack(kernels_, width_, units_, weight_.weight(), width_, true, packed_.data());
+        vector::pack(kernels_, width_, units_, weight_.weight(), width_, true, packed_.data());
         kernels_.product({in(0).rows(frame.batch), units_, width_, in(0).data, width_, 1, packed_.data(),
                           Layout::Packed, 0, output_.data, units_, bias_.weight(), false});
     }
@@ -38,7 +38,7 @@ class FullyConnectedLayer final : public Layer {
     }
 
   private:
-    const autobatch::Kernels &kernels_ = autobatch::kernels();
+    const vector::Kernels &kernels_ = vector::kernels();
     const DenseInput weight_, bias_;
     const int units_, width_;
     std::vector<float> packed_;

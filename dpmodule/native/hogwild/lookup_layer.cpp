@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "autobatch/kernels.hpp"
+#include "kernels/kernels.hpp"
 
 namespace dpmodule::hogwild {
 
@@ -62,7 +62,7 @@ void LookupLayer::pool_line(const SlotBatch &slot, int line, float *to) {
         const int at = pool_ == Pool::First ? begin : begin + count - 1;
         std::memcpy(to, row(slot.ids[static_cast<std::size_t>(at)]), sizeof(float) * static_cast<std::size_t>(width_));
     } else {
-        autobatch::kernels().sum_rows(count, width_, to, {table_.weight, width_}, slot.ids.data() + begin);
+        vector::kernels().sum_rows(count, width_, to, {table_.weight, width_}, slot.ids.data() + begin);
     }
     const float scale = factor(slot, line);
     if (scale != 1.0f) {

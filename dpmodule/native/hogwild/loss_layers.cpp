@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autobatch/kernels.hpp"
+#include "kernels/kernels.hpp"
 #include "layers.hpp"
 
 namespace dpmodule::hogwild {
@@ -48,8 +48,8 @@ class RegressionLayer final : public Layer {
 
     void forward(Frame &frame) override {
         const int rows = frame.batch.lines, width = output_.width;
-        const auto kind = logistic_ ? autobatch::Unary::Logistic : autobatch::Unary::Copy;
-        autobatch::kernels().unary(kind, 0.0f, rows, width, {output_.data, width}, {in(0).data, width});
+        const auto kind = logistic_ ? vector::Unary::Logistic : vector::Unary::Copy;
+        vector::kernels().unary(kind, 0.0f, rows, width, {output_.data, width}, {in(0).data, width});
     }
 
     void backward(Frame &frame) override {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "finite.hpp"
+#include "kernels/finite.hpp"
 
 namespace dpmodule::hogwild {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "functors/multislot.hpp"
-#include "vector/update.hpp"
+#include "kernels/update.hpp"
 
 namespace dpmodule::hogwild {
 

@@ -3,19 +3,19 @@
 #include <cmath>
 #include <cstring>
 
-#include "autobatch/kernels.hpp"
+#include "kernels/kernels.hpp"
 #include "layers.hpp"
 
 namespace dpmodule::hogwild {
 namespace {
 
-using autobatch::Block;
+using vector::Block;
 
 Block block_of(const float *at, int stride) { return {const_cast<float *>(at), stride}; }
 
 class UnaryLayer final : public Layer {
   public:
-    UnaryLayer(Inputs inputs, Value &output, autobatch::Unary kind, float attribute)
+    UnaryLayer(Inputs inputs, Value &output, vector::Unary kind, float attribute)
         : Layer(std::move(inputs), output), kind_(kind), attribute_(attribute) {}
 
     void forward(Frame &frame) override {
@@ -33,8 +33,8 @@ class UnaryLayer final : public Layer {
     }
 
   private:
-    const autobatch::Kernels &kernels_ = autobatch::kernels();
-    const autobatch::Unary kind_;
+    const vector::Kernels &kernels_ = vector::kernels();
+    const vector::Unary kind_;
     const float attribute_;
 };
 
@@ -96,7 +96,7 @@ class NumberLayer final : public Layer {
 // whole row.
 class BinaryLayer final : public Layer {
   public:
-    BinaryLayer(Inputs inputs, Value &output, autobatch::Binary kind) : Layer(std::move(inputs), output), kind_(kind) {}
+    BinaryLayer(Inputs inputs, Value &output, vector::Binary kind) : Layer(std::move(inputs), output), kind_(kind) {}
 
     void forward(Frame &frame) override {
         const int rows = output_.rows(frame.batch);
@@ -146,24 +146,24 @@ class BinaryLayer final : public Layer {
 
     float combine(float a, float b) const {
         switch (kind_) {
-            case autobatch::Binary::Add: return a + b;
-            case autobatch::Binary::Sub: return a - b;
-            case autobatch::Binary::Mul: return a * b;
+            case vector::Binary::Add: return a + b;
+            case vector::Binary::Sub: return a - b;
+            case vector::Binary::Mul: return a * b;
             default: return a / b;
         }
     }
 
     float slope(std::size_t which, float a, float b) const {
         switch (kind_) {
-            case autobatch::Binary::Add: return 1;
-            case autobatch::Binary::Sub: return which == 0 ? 1.0f : -1.0f;
-            case autobatch::Binary::Mul: return which == 0 ? b : a;
+            case vector::Binary::Add: return 1;
+            case vector::Binary::Sub: return which == 0 ? 1.0f : -1.0f;
+            case vector::Binary::Mul: return which == 0 ? b : a;
             default: return which == 0 ? 1 / b : -a / (b * b);
         }
     }
 
-    const autobatch::Kernels &kernels_ = autobatch::kernels();
-    const autobatch::Binary kind_;
+    const vector::Kernels &kernels_ = vector::kernels();
+    const vector::Binary kind_;
 };
 
 class EqualLayer final : public Layer {
@@ -190,7 +190,7 @@ class ConcatLayer final : public Layer {
     }
 
     void backward(Frame &frame) override {
-        const autobatch::Kernels &kernels = autobatch::kernels();
+        const vector::Kernels &kernels = vector::kernels();
         walk(
             frame,
             [&](const Input &to, float *row, std::ptrdiff_t i) {
@@ -274,7 +274,7 @@ LayerPointer make_unary(Inputs inputs, Value &output, const Step &step) {
         case 103: return std::make_unique<NumberLayer<Gelu>>(std::move(inputs), output, first, second);
         case 104: return std::make_unique<NumberLayer<Whole>>(std::move(inputs), output, first, second);
         default:
-            return std::make_unique<UnaryLayer>(std::move(inputs), output, static_cast<autobatch::Unary>(step.ints[0]),
+            return std::make_unique<UnaryLayer>(std::move(inputs), output, static_cast<vector::Unary>(step.ints[0]),
                                                 first);
     }
 }
@@ -282,7 +282,7 @@ LayerPointer make_unary(Inputs inputs, Value &output, const Step &step) {
 LayerPointer make_binary(Inputs inputs, Value &output, const Step &step) {
     constexpr int equal = 100;
     if (step.ints[0] == equal) return std::make_unique<EqualLayer>(std::move(inputs), output);
-    return std::make_unique<BinaryLayer>(std::move(inputs), output, static_cast<autobatch::Binary>(step.ints[0]));
+    return std::make_unique<BinaryLayer>(std::move(inputs), output, static_cast<vector::Binary>(step.ints[0]));
 }
 
 LayerPointer make_concat(Inputs inputs, Value &output) {

@@ -1,6 +1,6 @@
 #include "python_plan.hpp"
 
-#include "vector/update_python.hpp"
+#include "kernels/update_python.hpp"
 
 namespace dpmodule::hogwild {
 namespace {

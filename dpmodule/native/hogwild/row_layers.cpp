@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autobatch/kernels.hpp"
+#include "kernels/kernels.hpp"
 #include "layers.hpp"
 
 namespace dpmodule::hogwild {
@@ -96,7 +96,7 @@ class SoftmaxLayer final : public Layer {
         }
     }
 
-    const autobatch::Kernels &kernels_ = autobatch::kernels();
+    const vector::Kernels &kernels_ = vector::kernels();
     const int width_;
     const bool logarithm_;
 };
@@ -147,7 +147,7 @@ class TotalLayer final : public Layer {
   private:
     float factor(std::size_t n) const { return mean_ ? 1.0f / static_cast<float>(n) : 1.0f; }
 
-    const autobatch::Kernels &kernels_ = autobatch::kernels();
+    const vector::Kernels &kernels_ = vector::kernels();
     const bool mean_;
 };
 
@@ -167,7 +167,7 @@ class ArgmaxLayer final : public Layer {
 }  // namespace
 
 void softmax_rows(int rows, int width, const float *scores, float *probabilities) {
-    const autobatch::Kernels &kernels = autobatch::kernels();
+    const vector::Kernels &kernels = vector::kernels();
     for (int i = 0; i < rows; ++i, scores += width, probabilities += width) {
         const float scale = 1.0f / kernels.exp_sum(width, probabilities, scores, kernels.largest(width, scores));
         for (int j = 0; j < width; ++j) probabilities[j] *= scale;

@@ -1,0 +1,105 @@
+"""Two runs on one prefix at once: the second is refused, and nothing of the first is in the way when it is gone."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import StateError
+from dpmodule.module import saving
+from helpers.programs import Program
+from helpers.small_fits import blobs, classifier
+
+HOLDS = """
+import os, sys, time
+import dpmodule as mx
+from helpers.small_fits import blobs, classifier
+
+def wait(param):
+    if not os.fork():  # such as a worker, which must not keep the lock
+        time.sleep(100)
+        os._exit(0)
+    print("trains", flush=True)
+    time.sleep(100)
+
+os.setsid()
+mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, checkpoint=sys.argv[1], batch_end_callback=wait)
+"""
+
+
+def fit(prefix, **options):
+    mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, checkpoint=prefix, **options)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+SAVED = ["a-0001.params", "a-0001.run", "a-0001.states", "a-symbol.json"]
+
+
+def test_another_process_is_named_until_it_is_killed(tmp_path):
+    with Program("code", HOLDS, tmp_path / "a") as program:
+        program.read(1)
+        with pytest.raises(
+            StateError, match=f"process {program.pid} on .* saves a run under the prefix '.*a'"
+        ):
+            fit(tmp_path / "a")
+        fit(tmp_path / "b")
+        os.kill(program.pid, signal.SIGKILL)
+        assert program.wait() == -signal.SIGKILL
+        assert ".a.lock" in names(tmp_path)
+        try:
+            fit(tmp_path / "a", resume="auto")
+        finally:
+            os.killpg(program.pid, signal.SIGKILL)
+    assert names(tmp_path) == [*SAVED, *(name.replace("a-", "b-") for name in SAVED)]
+
+
+def test_a_run_within_a_run(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    seen = []
+
+    def again(param):
+        for folder in ("folder", "link"):
+            with pytest.raises(StateError, match="fit: this process saves a run under the prefix '.*a'"):
+                fit(tmp_path / folder / "a", resume="auto")
+        thread = threading.Thread(target=another)
+        thread.start()
+        thread.join()
+        seen.append(param)
+
+    def another():
+        with pytest.raises(StateError, match="give this run another prefix"):
+            fit(tmp_path / "folder" / "a")
+        seen.append("thread")
+
+    fit(tmp_path / "folder" / "a", batch_end_callback=again)
+    assert len(seen) == 24
+    assert names(tmp_path / "folder") == SAVED
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_ends_it(tmp_path, error):
+    def fail(param):
+        raise error
+
+    with pytest.raises(error):
+        fit(tmp_path / "a", batch_end_callback=fail)
+    assert not names(tmp_path)
+    fit(tmp_path / "a")
+    assert names(tmp_path) == SAVED
+
+
+def test_no_locks_are_no_error(tmp_path, monkeypatch):
+    def refuse(*args):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(saving.fcntl, "lockf", refuse)
+    fit(tmp_path / "a", batch_end_callback=lambda param: param.nbatch or fit(tmp_path / "a"))
+    monkeypatch.setattr(saving, "fcntl", None)
+    fit(tmp_path / "b")
+    assert names(tmp_path)[:4] == SAVED
