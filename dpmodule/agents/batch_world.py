@@ -18,11 +18,10 @@ from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, check_text
 class WorldOfCopies(World):
     """A world whose copies of another one parley; what is asked about the task, the original answers."""
 
-    worlds: list[World]
-
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
         super().__init__(opt)
         self.world = world
+        self.worlds: list[World] = []
 
     def getID(self) -> str:
         return self.world.getID()

@@ -224,12 +224,11 @@ def check_state(owner: DataIter, state: Any, **here: Any) -> None:
 class CurrentBatch(DataIter):
     """Iterator that keeps descriptions of its batches, and the current batch, from which the getters read."""
 
-    _provide_data: list[DataDesc]
-    _provide_label: list[DataDesc]
-
     def __init__(self, batch_size: int = 0) -> None:
         super().__init__(batch_size)
         self.current_batch: DataBatch | None = None
+        self._provide_data: list[DataDesc] = []
+        self._provide_label: list[DataDesc] = []
 
     @property
     def provide_data(self) -> list[DataDesc]:
