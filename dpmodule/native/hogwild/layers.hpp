@@ -1,4 +1,4 @@
-// The operators of the engine; attributes come in the order of the functions in hogwild/native_plan.py that make the steps.
+// The operators of the engine; attributes come in the order of the functions in hogwild/native_operators.py that make the steps.
 #pragma once
 
 #include <memory>

@@ -37,7 +37,7 @@ struct ValueShape {
     bool single;
 };
 
-// In the order of _KINDS in hogwild/native_plan.py.
+// In the order of KINDS in hogwild/native_graph.py.
 enum class StepKind : int {
     Pool,
     Lookup,

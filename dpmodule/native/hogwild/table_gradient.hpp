@@ -5,7 +5,7 @@
 
 namespace dpmodule::hogwild {
 
-// In the order of _POOLS in hogwild/native_plan.py; None: a row for each id.
+// In the order of POOLS in hogwild/native_operators.py; None: a row for each id.
 enum class Pool : int { Sum, Mean, Sqrt, Max, First, Last, None };
 
 // One use of a table: the ids of a slot, and the rows of the result.
