@@ -28,9 +28,8 @@ from ..streams.supervisor import START_S, ProgressWatch
 from ..streams.synchronization import SharedCounter
 from ..symbol import Symbol
 from .data_files import Part
-from .fetches import Fetch
 from .job import Job, WorkerStats
-from .program import BoundProgram, metric_outputs
+from .program import BoundProgram, Fetch, metric_outputs
 from .slot_feed import SlotFeed
 from .worker import Inferred, WorkerState, infer, run
 
