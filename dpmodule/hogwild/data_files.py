@@ -15,7 +15,7 @@ from typing import IO, Any, Protocol
 
 from ..base import ArgumentError, FileError, FileFormatError
 from ..files import refuse_device
-from ..streams.lifeline import Lifeline
+from ..streams.child import Lifeline
 
 _BLOCK_BYTES = 1 << 20
 _PARTS_PER_WORKER = 4
