@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ...base import ArgumentError, FileError, FileFormatError, MissingPackageError
-from ...files.file_kind import likely_kind, regular_file
+from ...files import likely_kind, regular_file
 
 _LIMIT = 2**31 - 1
 """Bytes that a message may have; arrays beyond that lie in files beside it."""
