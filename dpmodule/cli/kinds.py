@@ -13,7 +13,7 @@ from ..files.file_kind import likely_kind, regular_file
 from ..files.file_transaction import settle
 from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
 from ..ndarray.binary_reader import LIST_MAGIC
-from ..ndarray.safetensors_header import looks_like
+from ..ndarray.safetensors import looks_like
 
 KINDS = {
     "mxnet": "PREFIX-symbol.json and PREFIX-NNNN.params",
