@@ -15,8 +15,8 @@ from ..ops.dtypes import name_of
 from ..ops.shapes import prod
 from .convert import dtype_pair, is_number, tensor_of, to_numpy
 from .handle import Handle, Operand
-from .invoke import as_context
 from .ndarray import NDArray, converted
+from .op_functions import as_context
 from .operators import ADD, DIV, MUL, SUB
 from .sparse_operators import alike
 
