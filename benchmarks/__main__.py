@@ -24,8 +24,9 @@ Parts:
   way        what a steady batch calls of dpmodule's functions, and in how many files
   cuda       training on a GPU, where there is one
 
-Without names, all of them run, in about 20 minutes, and RESULTS.md is written, as are the figures on pages that bear
-a mark (see figures.py); with names only if --write says so, and the other parts' figures stay. Other systems run
+Without names, all of them run, in about 20 minutes. They write RESULTS.md, its picture and its tables, and renew the
+figures on pages that bear a mark (see figures.py). With names, they write only with --write, and the other parts'
+figures stay. Other systems run
 under the interpreters given with --against: "mxnet=PYTHON" has MXNet 1.9.1, "lightning=PYTHON" Lightning,
 "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1, "paddle=PYTHON" PaddlePaddle 3; what has none is left out.
 "before=PYTHON" has another revision of dpmodule, or is a folder that holds one with its extension built: fit,
@@ -35,7 +36,7 @@ time over ours may be below 1. Between equal revisions one row in eight misses t
 or a figure misses what it must reach or what a page says of it (with --quick, figures are not held to that).
 
 ONNX Runtime predicts under "onnxruntime=PYTHON", or under this interpreter if it has it. Figures of fit, bucketing,
-kernels and autobatch are also kept in machines/, a file for each processor and setting, each a column in RESULTS.md.
+kernels and autobatch are also kept in machines/, a file for each processor and setting, each a column in the tables.
 With --isa (sse41, avx2 or avx512: instructions that no side goes beyond) or --threads (1 or default: each library's own
 number; wall time counts, not for autobatch) that column is all that is written. Exit status 2: this processor cannot do
 that, a file in machines/ has another form, or an interpreter lacks its package, in which case the other rows are

@@ -13,13 +13,15 @@ from typing import Any
 
 from .harness import Spread, Times, ratio
 from .machines import columns
+from .summary import picture, summary
 
-__all__ = ["BEFORE", "Section", "Target", "data_of", "machine", "read", "render", "update"]
+__all__ = ["BEFORE", "Section", "Target", "data_of", "machine", "read", "tables_of", "render", "update"]
 
 _ABOUT = """\
-# Benchmark results
+# Tables of the benchmarks
 
-Written by `python -m benchmarks`; nothing here is typed by hand. How figures are taken:
+Written by `python -m benchmarks`; nothing here is typed by hand. [Results](RESULTS.md) are a summary. How figures are
+taken:
 
 - Every side runs in a process of its own with one intra-op thread, in turns: in each round every side makes one
   measurement, so that the rest of the machine disturbs all of them alike. A figure is the median of the rounds, with
@@ -195,7 +197,7 @@ def machine(rounds: int) -> str:
 
 
 def render(sections: Mapping[str, Section]) -> str:
-    """Return the whole report, with all targets in one table at the top."""
+    """Return the tables, those of all targets at the top."""
     targets = [target for section in sections.values() for target in section.targets]
     met = sum(target.meets(target.must) for target in targets)
     lines = [f"## Targets\n\n{met} of {len(targets)} met.\n", "| figure | value | target |", "|---|---|---|"]
@@ -206,6 +208,11 @@ def render(sections: Mapping[str, Section]) -> str:
 def data_of(path: Path) -> Path:
     """Return where the figures of a report lie."""
     return path.with_name(path.stem.lower() + ".json")
+
+
+def tables_of(path: Path) -> Path:
+    """Return where the tables of a report lie."""
+    return path.with_name(f"{path.stem.lower()}_tables.md")
 
 
 def read(data: Path) -> dict[str, Section]:
@@ -221,8 +228,8 @@ def update(path: Path, order: Mapping[str, Any], new: Mapping[str, Section]) -> 
     """Put sections into a report, keeping the other parts' from earlier runs.
 
     Args:
-        path: the Markdown file; the figures lie beside it in a JSON file of the same stem, in small letters, and those
-            of other processors and settings in a folder "machines".
+        path: the summary, a Markdown file; its picture, the tables and the figures (JSON) lie beside it under the
+            same stem in small letters, and the figures of other processors and settings in a folder "machines".
         order: names of all parts.
         new: sections by part.
     """
@@ -231,4 +238,6 @@ def update(path: Path, order: Mapping[str, Any], new: Mapping[str, Section]) -> 
     sections = {name: sections[name] for name in order if name in sections}
     known = {name: asdict(section) for name, section in sections.items()}
     data.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-    path.write_text(render(sections) + columns(path.with_name("machines")), encoding="utf-8")
+    path.write_text(summary(sections), encoding="utf-8")
+    path.with_name(f"{path.stem.lower()}.svg").write_text(picture(sections), encoding="utf-8")
+    tables_of(path).write_text(render(sections) + columns(path.with_name("machines")), encoding="utf-8")

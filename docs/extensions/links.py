@@ -46,7 +46,12 @@ STRANGE = re.compile(r"moving/.*(?<!-names)")
 PLACES = (nodes.paragraph, nodes.term, nodes.emphasis, nodes.strong)
 """In what code of a page may become a link: not in titles, nor in what is a link already."""
 
-SHOWN = {"results": "benchmarks/RESULTS.md", "changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
+SHOWN = {
+    "results": "benchmarks/RESULTS.md",
+    "results_tables": "benchmarks/results_tables.md",
+    "changelog": "CHANGELOG.md",
+    "contributing": "CONTRIBUTING.md",
+}
 """Pages that are files outside of the folder."""
 
 ASIDE = ("fluid", "gluon", "contrib")
@@ -165,7 +170,10 @@ def point_inside(app: Sphinx, docname: str, source: list[str]) -> None:
     """Read pages that are files outside of the folder, and point links to them, and theirs, to pages of the site."""
     if docname in SHOWN:
         file = Path(app.srcdir).parent / SHOWN[docname]
-        source[0] = file.read_text(encoding="utf-8").replace("](docs/", "](")
+        text = file.read_text(encoding="utf-8").replace("](docs/", "](")
+        source[0] = text.replace("](RESULTS.md", "](results.md").replace(
+            "](results.svg", "](../benchmarks/results.svg"
+        )
         app.env.note_dependency(str(file))
         return
     up = "../" * docname.count("/")

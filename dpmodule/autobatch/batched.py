@@ -20,10 +20,10 @@ from ..base import ArgumentError, DTypeError, ShapeError
 from ..compat import torch_private
 from ..ndarray import NDArray
 from .arguments import flag
-from .base_graph import calling
 from .errors import foreign_value, user_line
 from .expression import Expression
 from .functions.inputs import inputTensor, scalarInput
+from .graph import calling
 from .ops.spec import BatchCall, Dim, Operation, same_batch
 from .parameters import Parameters
 from .session import state

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import ArrayLike
 
 from ..base import OutOfMemoryError
+from . import text_format
 from .arguments import line_text, number_from, sizes_of, text
-from .dynet_compat import text_format
 from .errors import ArgumentError, ShapeError, foreign_value, user_line
 from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
@@ -290,7 +290,7 @@ class ParameterCollection:
             ArgumentError: `name` cannot stand in one line.
             ForeignValueError: an argument is of a wrong type.
 
-        Source: DyNet's text format; see `dynet_compat.text_format`.
+        Source: DyNet's text format; see `text_format`.
         """
         text_format.save_collection(self, fname, name, append)
 
@@ -304,7 +304,7 @@ class ParameterCollection:
             FileError: the file cannot be read.
             FileFormatError: it holds other parameters.
 
-        Source: DyNet's text format; see `dynet_compat.text_format`.
+        Source: DyNet's text format; see `text_format`.
         """
         state.graph.settle()
         text_format.populate_collection(self, fname, key)

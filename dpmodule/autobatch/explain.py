@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import markup
 from .errors import StateError
-from .interface import RanBatch
+from .graph import RanBatch
 from .ops.spec import shown
 from .python_engine.signature import EXTRA
 from .session import state
@@ -321,9 +321,9 @@ def graphviz_text() -> str:
     graph = state.graph
     lines = ["digraph G {", "  rankdir=LR;", "  nodesep=.05;"]
     for node in range(graph.size):
-        kind = graph.signature(node).kind
+        name = graph.operation_of(node)
         args = graph.operands(node)
-        label = "result" if kind.op is EXTRA else kind.op.name.replace("\\", "\\\\").replace('"', '\\"')
+        label = "result" if name == EXTRA.name else name.replace("\\", "\\\\").replace('"', '\\"')
         operands = ", ".join(f"v{arg}" for arg in args)
         lines.append(f'  N{node} [label="v{node} = {label}({operands}) {shown(graph.dim(node))}"];')
         lines += [f"  N{arg} -> N{node};" for arg in args]

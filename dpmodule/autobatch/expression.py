@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from .. import native
 from .arguments import flag, place, whole
-from .base_graph import as_array
 from .errors import (
     ArgumentError,
     EmptySequenceError,
@@ -29,6 +28,7 @@ from .errors import (
     foreign_value,
     user_line,
 )
+from .graph import as_array
 from .ops.binary import CDIV, MINUS, POW, SUM
 from .ops.join import RESHAPE
 from .ops.linear import MATMUL

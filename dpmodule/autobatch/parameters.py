@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from . import text_format
 from .arguments import flag, number, numbers, text, whole
-from .base_graph import entered
-from .dynet_compat import text_format
 from .errors import BoundsError, NegativeIndexError, ShapeError, StateError, foreign_value, user_line
 from .expression import Expression, fast, handle_of, listed, not_empty, uses_native
+from .graph import entered
 from .ops.join import TRANSPOSE
 from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
 from .ops.spec import Dim

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..base import FileFormatError
 from ..files.file_transaction import read_settled, settle, write_set
+from . import text_format
 from .arguments import file_name
-from .builders import bidirectional, lstm, lstm_variants, simple, tree
+from .builders import composed, lstm, rnn
 from .collection import ParameterCollection, as_collection
-from .dynet_compat import text_format
 from .errors import ForeignValueError, user_line
 from .expression import listed
 from .parameters import LookupParameters, Parameters
@@ -24,13 +24,13 @@ _BUILDERS: dict[str, Any] = {
     for each in (
         lstm.VanillaLSTMBuilder,
         lstm.CompactVanillaLSTMBuilder,
-        lstm_variants.CoupledLSTMBuilder,
-        lstm_variants.FastLSTMBuilder,
-        simple.GRUBuilder,
-        simple.SimpleRNNBuilder,
-        lstm_variants.SparseLSTMBuilder,
-        bidirectional.BiRNNBuilder,
-        tree.TreeLSTMBuilder,
+        lstm.CoupledLSTMBuilder,
+        lstm.FastLSTMBuilder,
+        rnn.GRUBuilder,
+        rnn.SimpleRNNBuilder,
+        lstm.SparseLSTMBuilder,
+        composed.BiRNNBuilder,
+        composed.TreeLSTMBuilder,
     )
 }
 _BUILDERS["LSTMBuilder"] = lstm.VanillaLSTMBuilder

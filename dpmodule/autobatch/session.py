@@ -16,7 +16,7 @@ from ..devices.generators import generator
 from ..devices.generators import seed as seed_all
 from .arguments import flag, number_from, whole
 from .errors import ArgumentError
-from .interface import EngineGraph, Options
+from .graph import EngineGraph, Options
 from .native_engine.graph import NativeGraph
 from .python_engine.graph import PythonGraph
 

@@ -1,24 +1,112 @@
-"""The base of trainers: clipping, sparse updates, weight decay."""
+"""The base of trainers: clipping, sparse updates, weight decay; steps in one pass where the extension is here."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from .. import native
 from .arguments import finite, flag, number_from, place
 from .collection import ParameterCollection, as_collection
 from .errors import NonFiniteError, user_line
 from .expression import listed
-from .native_engine import updates
 from .parameters import LookupParameters, Parameters
 from .session import state
 from .storage import LookupStorage, ParameterStorage
 
 Tensor = torch.Tensor
+
+
+class ParameterAddress(NamedTuple):
+    """What native code updates of one parameter.
+
+    Shape:
+        rows: (n,).
+
+    Attributes:
+        rows: those to update (int64), None for all.
+        numbers: addresses of value, gradient, three moments and row numbers, 0 for none; how many rows there are, and
+            how many numbers in each.
+    """
+
+    storage: ParameterStorage
+    rows: Tensor | None
+    numbers: tuple[int, ...]
+
+
+def _fits(value: Tensor, gradient: Tensor) -> bool:
+    return (
+        native.core is not None
+        and value.dtype is torch.float32
+        and value.is_cpu
+        and value.is_contiguous()
+        and gradient.is_contiguous()
+    )
+
+
+class ParameterAddresses:
+    """Where values and gradients lie; little is done while they lie where they did.
+
+    Args:
+        moments: returns what the trainer keeps for a parameter, always the same tensors.
+    """
+
+    def __init__(self, moments: Callable[[ParameterStorage], list[Tensor]]) -> None:
+        self._moments = moments
+        self._seen: dict[ParameterStorage, tuple[Tensor, Tensor, tuple[int, int], ParameterAddress]] = {}
+
+    def of(self, storage: ParameterStorage, rows: Tensor | None = None) -> ParameterAddress | None:
+        """Return where a parameter with a gradient lies, None where native code does not take it.
+
+        Shape:
+            rows: (n,).
+
+        Args:
+            rows: those that matter (int64), None for all.
+        """
+        value, gradient = storage.tensor, storage.gradient
+        if gradient is None:
+            return None
+        here = value.data_ptr(), gradient.data_ptr()
+        seen = self._seen.get(storage)
+        if seen is None or seen[0] is not value or seen[1] is not gradient or seen[2] != here:
+            storage.check_shape()
+            if not _fits(value, gradient):
+                return None
+            addresses = [*here, *[each.data_ptr() for each in self._moments(storage)]]
+            addresses += [0] * (5 - len(addresses))
+            place = ParameterAddress(storage, None, (*addresses, 0, 1, value.numel()))
+            seen = self._seen[storage] = value, gradient, here, place
+        place = seen[3]
+        if rows is None:
+            return place
+        extent = rows.data_ptr(), len(rows), value.numel() // len(value)
+        return ParameterAddress(storage, rows, (*place.numbers[:5], *extent))
+
+
+def _native_length(places: Sequence[ParameterAddress]) -> float:
+    """Return the length of all gradients together."""
+    core = native.core
+    return math.sqrt(core.autobatch_squared_length([each.numbers for each in places])) if core else 0.0
+
+
+def _native_step(
+    kind: str, places: Sequence[ParameterAddress], factors: dict[str, float], scale: float
+) -> None:
+    """Take a trainer's step, and make the gradients zero."""
+    core = native.core
+    if core is None or not places:
+        return
+    rule = {"kind": kind, "rescale_grad": scale, **factors}
+    core.autobatch_rule(rule, [each.numbers for each in places])
+    increment = torch.autograd.graph.increment_version
+    for storage, _, _ in places:
+        increment(storage.tensor)
+        storage.gradient_is_zero()
 
 
 class Trainer:
@@ -51,7 +139,7 @@ class Trainer:
         self._clip = 5.0
         self._sparse = True
         self._moments: dict[ParameterStorage, list[Tensor]] = {}
-        self._places = updates.ParameterAddresses(self._moments_of)
+        self._places = ParameterAddresses(self._moments_of)
         self.updates = 0
         self._clips = self._updates_shown = 0
 
@@ -101,7 +189,7 @@ class Trainer:
         state.graph.settle()
         places = self._gradient_places()
         scale = self._clipping(places)
-        native: list[updates.ParameterAddress] = []
+        native_places: list[ParameterAddress] = []
         others: list[tuple[ParameterStorage, bool]] = []
         is_descent = self._native == "sgd"  # which zeros do not move
         for each in chosen:
@@ -115,12 +203,12 @@ class Trainer:
             if not by_rows and (place is None or place.rows is not None):
                 place = self._places.of(storage)
             if place is not None and self._native:
-                native.append(place)
+                native_places.append(place)
             else:
                 others.append((storage, by_rows))
         if others:
             self._update_in_torch(others, scale)
-        updates.step(self._native, native, self._factors(), scale)
+        _native_step(self._native, native_places, self._factors(), scale)
         self.updates += 1
         self._updates_shown += 1
         self._decay()
@@ -136,7 +224,7 @@ class Trainer:
             storage.opened()
         return not storage.updated
 
-    def _gradient_places(self) -> dict[ParameterStorage, updates.ParameterAddress | None]:
+    def _gradient_places(self) -> dict[ParameterStorage, ParameterAddress | None]:
         """Return where all gradients lie, None for those that native code does not take."""
         found = {}
         for each in self._all_parameters():
@@ -154,7 +242,7 @@ class Trainer:
         return found
 
     def _factors(self) -> dict[str, float]:
-        """Return what the native rule takes; see `native_engine.updates`."""
+        """Return the numbers that the native rule takes beside the addresses."""
         return {}
 
     @torch.no_grad()
@@ -183,12 +271,12 @@ class Trainer:
         for whole, part in zip(kept, moments):
             whole.index_copy_(0, rows, part)
 
-    def _clipping(self, places: dict[ParameterStorage, updates.ParameterAddress | None]) -> float:
+    def _clipping(self, places: dict[ParameterStorage, ParameterAddress | None]) -> float:
         """Return the factor that brings the length of the whole gradient below the threshold."""
         if self._clip <= 0:
             return 1.0
-        native = [each for each in places.values() if each is not None]
-        length = updates.length(native) if len(native) == len(places) else _length(places)
+        native_places = [each for each in places.values() if each is not None]
+        length = _native_length(native_places) if len(native_places) == len(places) else _length(places)
         if not math.isfinite(length):
             raise NonFiniteError(
                 f"Magnitude of gradient is bad: {length}{self._culprit()} (at {user_line()})"

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from ..base import ArgumentError, ShapeError
 from ..ops.dtypes import torch_dtype
-from ..ops.torch_instances import drawing_from, in_mode
+from ..ops.torch_call import drawing_from, in_mode
 from ..ops.user_code import explained
 from .arguments import flag
 from .batched import Batched, as_expression

@@ -21,7 +21,7 @@ from ..ops.dtypes import name_of
 from ..ops.shapes import known, prod
 from .memory import allocate
 from .placement import Placement
-from .sparse_arrays import allocate_as, is_sparse, kinds_of, stored_bytes, value_of
+from .sparse_arrays import all_rows, allocate_as, is_sparse, kinds_of, stored_bytes
 from .storage import Storage, check_axes, storage_of
 
 _RAW = attrgetter("raw")
@@ -191,8 +191,10 @@ class BoundArrays:
             return list(map(_RAW, self.variables))
         values = []
         for i, array in enumerate(self.variables):
-            is_plain = type(array) is NDArray and i not in self.stored
-            values.append(array.raw if is_plain else value_of(array, i in self.stored))
+            if array.stype != "default":
+                values.append(array.stored)
+            else:
+                values.append(all_rows(array.raw) if i in self.stored else array.raw)
         return values
 
     def copy_in(self, slot: int, value: Any) -> None:

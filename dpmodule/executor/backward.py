@@ -23,9 +23,10 @@ from .gradients import asks_gradient, required
 from .lowering import LossHead
 from .memory import allocate
 from .runs import Run, Starts, heads_of
-from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse, value_of
+from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse
 
-_RAW, _SEED, _WANTS_GRADIENT = attrgetter("raw"), itemgetter(2), attrgetter("requires_grad")
+_RAW, _STORED, _SEED = attrgetter("raw"), attrgetter("stored"), itemgetter(2)
+_WANTS_GRADIENT = attrgetter("requires_grad")
 
 
 Listener = Callable[[str, torch.Tensor | None], None]
@@ -231,7 +232,7 @@ class Backward:
             if isinstance(value, Ragged):  # its gradient has its rows
                 grad = torch.zeros_like(value.values) if found[i] is None else found[i]
                 found[i] = value.detach().replaced(grad)
-        taken = dense_pointers([*seeds, *run.values, *map(value_of, outputs)])
+        taken = dense_pointers([*seeds, *run.values, *map(_STORED, outputs)])
         rest = deliver_sparse(found, self.targets, self.adds, taken)
         deliver(
             [found[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken

@@ -20,7 +20,7 @@ from ..graph.merge import merge_equal
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
 from ..ops.exposure import written
-from ..ops.sparse import leaf_of
+from ..ops.sparse import leaf_of, stored_as
 from ..ops.user_code import is_users
 from . import packed_weights
 from .arrays import Binding, BoundArrays, assign, resize, show_in
@@ -36,7 +36,7 @@ from .options import PLAIN, RunOptions
 from .program import Program, program_of
 from .run_strategies import Interpreted, Way
 from .runs import PreparedProgram, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
-from .sparse_arrays import allocate_as, is_sparse, show, stored_bytes, value_of
+from .sparse_arrays import allocate_as, is_sparse, stored_bytes
 
 if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
@@ -279,7 +279,7 @@ class Executor:
         for slot, tensor in self._borrowed.items():
             self._arrays.copy_in(slot, tensor)
             if self._run is not None:
-                own, read = value_of(self._arrays.variables[slot]), self._run.values[slot]
+                own, read = self._arrays.variables[slot].stored, self._run.values[slot]
                 if isinstance(own, torch.Tensor) and isinstance(read, torch.Tensor):
                     read.data = own  # for operators that have kept it
                 self._run.values[slot] = own
@@ -429,7 +429,7 @@ class Executor:
         result = self._execute(prepared, values, bool(aliases))
         for handle, out in zip(self._outputs, result[0]):
             if arrays.storage is not None and is_sparse(handle):
-                show(handle, out)
+                handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
                 continue
             # a version counter of its own: an output may be written before backward, as in MXNet
             own = out.data if is_train else out

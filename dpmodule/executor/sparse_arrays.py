@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from ..base import ArgumentError, ShapeError, StateError
 from ..context import Context
-from ..ndarray import NDArray
+from ..ndarray import NDArray, handle
 from ..ndarray.csr import CSRNDArray
-from ..ndarray.ragged import RaggedNDArray, numbers_of
+from ..ndarray.ragged import RaggedNDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from ..ndarray.sparse import zeros
 from ..ndarray.sparse_base import BaseSparseNDArray
@@ -23,8 +23,8 @@ from ..ops.sparse import (
     Sparse,
     as_rows,
     densify,
-    nothing_in,
     row_gradient,
+    rows_added,
     stored_as,
     stored_rows,
 )
@@ -56,26 +56,12 @@ def allocate_as(
     return allocate(shape, ctx, dtype, what) if stype == "default" else zeros(stype, shape, ctx, dtype)
 
 
-def value_of(array: NDArray, as_stored: bool = False) -> Any:
-    """Return what a program reads: the tensor, or a record of a sparse array's parts.
-
-    Shape:
-        returns: as the array.
-
-    Args:
-        as_stored: the program knows it as row-sparse; a dense one then counts as storing all its rows.
-    """
-    if isinstance(array, (BaseSparseNDArray, RaggedNDArray)):
-        return array.record()
-    return all_rows(array.raw) if as_stored else array.raw
-
-
 def stored_bytes(array: NDArray) -> int:
     """Return the memory that an array's values take, in bytes; of a sparse one, with the places of those it stores."""
-    if not isinstance(array, (BaseSparseNDArray, RaggedNDArray)):
-        return array.raw.nbytes
-    record = array.record()
-    parts = (getattr(record, name, None) for name in ("values", "rows", "columns", "starts", "offsets"))
+    stored = array.stored
+    if isinstance(stored, torch.Tensor):
+        return stored.nbytes
+    parts = (getattr(stored, name, None) for name in ("values", "rows", "columns", "starts", "offsets"))
     return sum(part.nbytes for part in parts if part is not None)
 
 
@@ -99,24 +85,10 @@ def array_of(value: Any, ctx: Context) -> NDArray:
     Shape:
         returns: as the value.
     """
-    if isinstance(value, Ragged):
-        return RaggedNDArray.of_record(value.detach(), ctx)
-    if isinstance(value, Sparse):
-        kind = RowSparseNDArray if isinstance(value, Rows) else CSRNDArray
-        return kind.of_record(cast("Any", value.detach()), ctx)
-    if value.is_sparse:
-        return RowSparseNDArray.of_record(as_rows(value.detach()), ctx)
-    return NDArray(value.detach(), ctx)
-
-
-def show(target: NDArray, value: Any) -> None:
-    """Let an output array show a sparse result; one that became dense is stored anew.
-
-    Shape:
-        value: as the array.
-    """
-    array = cast("BaseSparseNDArray", target)
-    array.take_over(stored_as(value.detach(), array.stype))
+    plain = value.detach()
+    is_rows = isinstance(plain, torch.Tensor) and plain.is_sparse
+    made: NDArray = handle.array_of(as_rows(plain) if is_rows else plain, ctx)
+    return made
 
 
 def seed_of(grad: NDArray, out: NDArray) -> Any:
@@ -127,10 +99,7 @@ def seed_of(grad: NDArray, out: NDArray) -> Any:
     """
     if isinstance(out, RaggedNDArray) or isinstance(grad, RaggedNDArray):
         return _ragged_seed(grad, out)
-    dtype, device = (
-        (out.values if isinstance(out, BaseSparseNDArray) else out.raw).dtype,
-        out.context.torch_device,
-    )
+    dtype, device = out.stored.dtype, out.context.torch_device
     if isinstance(grad, RowSparseNDArray) and isinstance(out, RowSparseNDArray):
         rows, values = grad.parts()
         return row_gradient(rows.to(device), values.to(device, dtype), grad.shape)
@@ -144,7 +113,7 @@ def _ragged_seed(grad: NDArray, out: NDArray) -> torch.Tensor:
             f"out_grads: the output is {out.stype}, its gradient {grad.stype}; expected nd.ragged_array(gradients, "
             "output.offsets) for a ragged output, and a dense array for a dense one"
         )
-    own, given = out.record(), grad.record().to(out.context.torch_device)
+    own, given = out.stored, grad.stored.to(out.context.torch_device)
     if not own.has_rows_of(given):
         raise ShapeError("out_grads: the rows of a ragged gradient are not as long as those of the output")
     return given.values.to(own.dtype)
@@ -200,13 +169,11 @@ def deliver_sparse(
 
 
 def _to_rows(grad: Any, target: RowSparseNDArray, add: bool, seen: set[int]) -> None:
-    found = nothing_in(target.record()) if grad is None else as_rows(grad)
+    found = target.stored.emptied() if grad is None else as_rows(grad)
     if found.values.dtype != target.values.dtype:
         found = found.replaced(found.values.to(target.values.dtype))
     if add:
-        old = target.record()
-        rows = torch.unique(torch.cat([old.rows, found.rows]))
-        target.take_over(Rows(rows, old.pick(rows) + found.pick(rows), target.shape))
+        target.take_over(rows_added([target.stored, found]))
         return
     pointer = found.values.data_ptr()
     if pointer in seen and found.values.numel():
@@ -217,8 +184,8 @@ def _to_rows(grad: Any, target: RowSparseNDArray, add: bool, seen: set[int]) -> 
 
 def _to_ragged(grad: Ragged, target: RaggedNDArray, add: bool) -> None:
     """Put a ragged gradient into an array, or add it to what that holds."""
-    found = grad.replaced(grad.values.to(target.record().dtype, copy=True))
-    old = target.record()
+    old = target.stored
+    found = grad.replaced(grad.values.to(old.dtype, copy=True))
     if add and old.values.shape[0]:
         if not old.has_rows_of(found):
             raise StateError(
@@ -232,15 +199,7 @@ def _to_ragged(grad: Ragged, target: RaggedNDArray, add: bool) -> None:
 def _to_csr(grad: Any, target: CSRNDArray, add: bool) -> None:
     dense = grad if grad is not None else target.values.new_zeros(target.shape)
     dense = (dense.to_dense() if dense.is_sparse else dense).to(target.values.dtype)
-    target.take_over(stored_as(target.record().dense() + dense if add else dense, "csr"))
-
-
-def clear(array: NDArray) -> None:
-    """Set all elements to zero; a sparse array then stores nothing."""
-    if isinstance(array, (BaseSparseNDArray, RaggedNDArray)):
-        array.take_over(nothing_in(array.record()))
-    else:
-        array.raw.zero_()
+    target.take_over(stored_as(target.stored.dense() + dense if add else dense, "csr"))
 
 
 def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
@@ -279,15 +238,16 @@ def _load_ragged(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
         raise ArgumentError(
             f"{name} is {given}, bound is a {array.stype} array of shape {array.shape}; expected {wanted}"
         )
-    if value.shape != array.shape:
-        raise ShapeError(f"{name} has {_ragged_shape(value.shape)}, expected {_ragged_shape(array.shape)}")
-    own = numbers_of(array)
-    found = value.to(own.device)
-    if found.values.dtype is not own.dtype:
-        found = found.replaced(found.values.to(own.dtype))
+    own, found = array.stored, value
+    if value.shape != own.shape:
+        raise ShapeError(f"{name} has {_ragged_shape(value.shape)}, expected {_ragged_shape(own.shape)}")
+    if value.values.device != own.values.device:
+        found = value.to(own.values.device)
+    if found.values.dtype is not own.values.dtype:
+        found = found.replaced(found.values.to(own.values.dtype))
     if borrow:
         return found
-    array.take_over(found if found is not value and found.values is not value.values else found.clone())
+    array.take_over(found.clone() if found.values is value.values else found)
     return None
 
 

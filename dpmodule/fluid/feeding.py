@@ -126,7 +126,7 @@ def as_bound(data: Data, value: Any) -> Any:
     """
     if value.shape[1:] == data.fed_shape[1:]:
         return value
-    record = value.record()
+    record = value.stored
     return RaggedNDArray.of_record(record.replaced(record.values.flatten()), value.context)
 
 

@@ -11,7 +11,8 @@ import torch
 from ..base import ArgumentError
 from ..context import cpu
 from ..ndarray import NDArray
-from ..ndarray.row_sparse import RowSparseNDArray, clear
+from ..ndarray.row_sparse import RowSparseNDArray
+from ..ndarray.sparse_base import clear
 from .buckets import BYTES, Sums
 from .compress import Compression, pack, unpack
 from .keys import Key, grouped, paired

@@ -58,7 +58,7 @@ def _dims(array: NDArray) -> Sequence[int]:
 
 def _all_rows(array: NDArray) -> torch.Tensor:
     """Return all elements; of a row-sparse array that stores every row, these rows themselves."""
-    return array.record().dense() if isinstance(array, RowSparseNDArray) else array.raw
+    return array.stored.dense() if isinstance(array, RowSparseNDArray) else array.raw
 
 
 class KVStore(KVStoreBase):

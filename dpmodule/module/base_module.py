@@ -703,7 +703,7 @@ def _nan_in_rows(output: NDArray) -> torch.Tensor | None:
     found = torch.isnan(numbers).flatten(1).any(1) if numbers.dim() > 1 else torch.isnan(numbers)
     if not isinstance(output, RaggedNDArray):
         return found
-    record = output.record()
+    record = output.stored
     return (
         torch.zeros(len(output), device=found.device).index_add_(0, record.row_numbers(), found.float()) > 0
     )

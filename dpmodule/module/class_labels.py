@@ -253,7 +253,7 @@ def _wrong_label(
         is_read &= labels != value
     rows = places // prod(fed.shape[axis + 1 :]) % fed.shape[axis]
     if isinstance(array, RaggedNDArray):
-        rows = array.record().row_numbers()[rows]
+        rows = array.stored.row_numbers()[rows]
     if pad:
         is_read &= rows < array.shape[axis] - pad
     is_class = (labels >= 0) & (labels < rule.count)

@@ -49,7 +49,7 @@ def are_finite(tensor: torch.Tensor) -> bool:
 
 def _stored(array: Any) -> torch.Tensor:
     """Return the numbers of an array; of a sparse one, those that it stores."""
-    found: torch.Tensor = array.record().values if is_sparse(array) else array.raw
+    found: torch.Tensor = array.stored.values if is_sparse(array) else array.raw
     return found
 
 

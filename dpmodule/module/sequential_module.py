@@ -14,9 +14,9 @@ from typing_extensions import override
 
 from ..base import ArgumentError, DTypeError, MXNetError, ShapeError, StateError
 from ..compat import lazy
-from ..executor.sparse_arrays import clear
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
+from ..ndarray.sparse_base import clear
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
 from .class_labels import fed_network

@@ -17,8 +17,7 @@ from ..context import Context
 from ..executor.backward import Listener
 from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
-from ..ndarray.row_sparse import clear
-from ..ndarray.sparse_base import BaseSparseNDArray
+from ..ndarray.sparse_base import BaseSparseNDArray, clear
 from .arguments import OptimizerArguments
 from .finite import GradientCheck
 from .mxnet_helpers import create_kvstore

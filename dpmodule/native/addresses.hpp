@@ -2,6 +2,9 @@
 // keeps the tensors alive.
 #pragma once
 
+#include <tuple>
+#include <type_traits>
+
 #include "python.hpp"
 
 namespace dpmodule {
@@ -13,43 +16,81 @@ class Arguments {
         if (!good_) PyErr_Format(PyExc_TypeError, "expected %zd arguments, got %zd", expected, count);
     }
 
-    Py_ssize_t size() {
-        if (!good_) return 0;
-        const Py_ssize_t found = PyLong_AsSsize_t(*given_++);
-        good_ = found != -1 || !PyErr_Occurred();
-        return found;
+    // Reads sizes, numbers, addresses, arrays of them, and records of which `fields` gives all in the order of arguments.
+    template <class... Fields>
+    bool read(Fields &...to) {
+        (read_one(to), ...);
+        return good_;
     }
 
-    float *floats() {
-        if (!good_) return nullptr;
-        void *found = PyLong_AsVoidPtr(*given_++);
-        good_ = found || !PyErr_Occurred();
-        return static_cast<float *>(found);
+    // How many arguments these are.
+    template <class Field>
+    static constexpr Py_ssize_t count_of() {
+        if constexpr (std::is_array_v<Field>) return std::extent_v<Field> * count_of<std::remove_extent_t<Field>>();
+        else if constexpr (std::is_class_v<Field>)
+            return count_in(static_cast<decltype(fields(std::declval<Field &>())) *>(nullptr));
+        else return 1;
     }
-
-    double number() {
-        if (!good_) return 0;
-        const double found = PyFloat_AsDouble(*given_++);
-        good_ = found != -1.0 || !PyErr_Occurred();
-        return found;
-    }
-
-    bool good() const { return good_; }
 
   private:
+    template <class... Fields>
+    static constexpr Py_ssize_t count_in(std::tuple<Fields &...> *) {
+        return (0 + ... + count_of<Fields>());
+    }
+
+    template <class Field>
+    void read_one(Field &to) {
+        if constexpr (std::is_array_v<Field>) {
+            for (auto &each : to) read_one(each);
+        } else if constexpr (std::is_class_v<Field>) {
+            std::apply([this](auto &...each) { read(each...); }, fields(to));
+        } else if (!good_) {
+            to = {};
+        } else if constexpr (std::is_pointer_v<Field>) {
+            to = static_cast<Field>(PyLong_AsVoidPtr(*given_++));
+            good_ = to || !PyErr_Occurred();
+        } else if constexpr (std::is_floating_point_v<Field>) {
+            to = PyFloat_AsDouble(*given_++);
+            good_ = to != -1.0 || !PyErr_Occurred();
+        } else {
+            const Py_ssize_t found = PyLong_AsSsize_t(*given_++);
+            to = static_cast<Field>(found);
+            good_ = found != -1 || !PyErr_Occurred();
+        }
+    }
+
     PyObject *const *given_;
     bool good_;
 };
 
 // Runs a function that knows nothing of Python; false from it means that there was no memory.
-template <class Run>
-PyObject *without_gil(bool (*function)(const Run &), const Run &run) {
-    bool done;
+template <class Run, class Record>
+PyObject *without_gil(const Run &function, const Record &record) {
+    bool done = true;
     Py_BEGIN_ALLOW_THREADS
-    done = function(run);
+    if constexpr (std::is_void_v<decltype(function(record))>) function(record);
+    else done = function(record);
     Py_END_ALLOW_THREADS
     if (!done) return PyErr_NoMemory();
     Py_RETURN_NONE;
+}
+
+// A function of Python that reads a record and runs a function on it without the GIL.
+template <auto function>
+struct Call;
+template <class Result, class Record, Result (*function)(const Record &)>
+struct Call<function> {
+    static PyObject *run(PyObject *, PyObject *const *given, Py_ssize_t count) {
+        Record record{};
+        Arguments next(given, count, Arguments::count_of<Record>());
+        return next.read(record) ? without_gil(function, record) : nullptr;
+    }
+};
+
+// An entry of a table of Python's functions whose arguments come as an array.
+template <class Function>
+PyMethodDef method(const char *name, Function function, const char *doc, int flags = METH_FASTCALL) {
+    return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), flags, doc};
 }
 
 }  // namespace dpmodule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 import torch
@@ -77,11 +78,7 @@ class CSRNDArray(BaseSparseNDArray):
         tensor = array.raw
         if tensor.dim() != 2:
             raise ShapeError(f"csr arrays have two axes, this array has shape {tuple(tensor.shape)}")
-        places = tensor.ne(0).nonzero()
-        starts = places.new_zeros(tensor.shape[0] + 1)
-        starts[1:] = places[:, 0].bincount(minlength=tensor.shape[0]).cumsum(0)
-        values = tensor[places[:, 0], places[:, 1]]
-        return cls(values, places[:, 1].contiguous(), starts, tensor.shape, array.context)
+        return cls.of_record(Csr.of_dense(tensor), array.context)
 
     @classmethod
     def zeros(cls, shape: Sequence[int], ctx: Context, dtype: torch.dtype) -> CSRNDArray:
@@ -139,9 +136,10 @@ class CSRNDArray(BaseSparseNDArray):
         found._checked = True
         return found
 
-    def record(self) -> Csr:
+    @property
+    def stored(self) -> Csr:
         found = Csr(*self.parts(), self._shape)
-        found.home = self
+        found.home = ref(self)
         return found
 
     def take_over(self, record: Csr) -> None:
@@ -171,20 +169,6 @@ class CSRNDArray(BaseSparseNDArray):
         if bool(((columns.diff() <= 0) & ~firsts[1 : columns.numel()]).any()):
             raise ArgumentError("csr array: the indices of a row must be ascending and all different")
 
-    def dense(self) -> Tensor:
-        starts, columns, values = self.parts()
-        found = self._zeros()
-        rows = torch.arange(self._shape[0], device=found.device).repeat_interleave(starts.diff())
-        return found.index_put_((rows, columns), values, accumulate=True)
-
-    def assign(self, other: Handle) -> None:
-        found = other if isinstance(other, CSRNDArray) else CSRNDArray.from_dense(other)
-        starts, columns, values = found.parts()
-        like = self.values
-        self.values = values.to(like.device, like.dtype, copy=True)
-        self._columns, self._starts = columns.to(like.device, copy=True), starts.to(like.device, copy=True)
-        self._checked = True
-
     def replaced(self, values: Tensor, ctx: Context | None = None) -> CSRNDArray:
         columns, starts = (part.to(values.device, copy=True) for part in (self._columns, self._starts))
         return CSRNDArray(values, columns, starts, self._shape, ctx or self.context)
@@ -201,16 +185,7 @@ class CSRNDArray(BaseSparseNDArray):
         if key.start is None and key.stop is None:
             return self
         begin, end, _ = key.indices(rows)
-        every, columns, values = self.parts()
-        starts = every[begin : max(begin, end) + 1]
-        first, last = int(starts[0]), int(starts[-1])
-        return CSRNDArray(
-            values[first:last].clone(),
-            columns[first:last].clone(),
-            starts - first,
-            (starts.numel() - 1, self._shape[1]),
-            self.context,
-        )
+        return CSRNDArray.of_record(self.stored.range(begin, max(begin, end)).clone(), self.context)
 
     def rows(self, numbers: Tensor) -> CSRNDArray:
         """Return rows by number, in the order given, as a new matrix.
@@ -218,9 +193,7 @@ class CSRNDArray(BaseSparseNDArray):
         Args:
             numbers: which, (N,) int64, each within the matrix.
         """
-        from ..ops.sparse.lookup import rows_of_csr
-
-        return CSRNDArray.of_record(rows_of_csr(self.record(), numbers.to(self.values.device)), self.context)
+        return CSRNDArray.of_record(self.stored.pick(numbers.to(self.values.device)), self.context)
 
     def asscipy(self) -> Any:
         """Return a copy as a `scipy.sparse.csr_matrix`.

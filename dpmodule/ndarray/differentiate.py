@@ -40,7 +40,7 @@ def _head_node(head: Handle) -> TapeNode:
     if not in_graph(head):
         raise StateError(
             "Cannot differentiate node because it is not in a computational graph: compute it inside "
-            "autograd.record(), from arrays with attach_grad(). " + _TWICE
+            "autograd.stored, from arrays with attach_grad(). " + _TWICE
         )
     node: TapeNode = head.trace[1]
     return node
@@ -181,4 +181,4 @@ def _shaped(variable: TapeVariable, grad: Tensor, ctx: Context) -> Handle:
     if variable.grad.stype != "ragged":
         return Handle.result_type(grad, ctx)
     rows: Any = variable.grad
-    return Handle.of_records["ragged"](rows.record().replaced(grad), ctx)
+    return Handle.of_records["ragged"](rows.stored.replaced(grad), ctx)

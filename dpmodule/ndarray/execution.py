@@ -280,12 +280,12 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
 
 def _check_update(plan: PreparedOp, arrays: Sequence[Any], out: Out) -> Any:
     """Refuse what an update of single rows would not notice, and return the one array to write to, or None."""
-    check_alike(plan, arrays, list(map(_stored, arrays)))
+    check_alike(plan, arrays, [array.stored for array in arrays])
     if not plan.same_shape:
         infer.infer_shape(plan.op, plan.a, [array.shape for array in arrays], [None] * plan.visible)
     if out is None or out is arrays[0]:
         return out
-    return targets_of(plan, [_stored(arrays[0])], out)[0]
+    return targets_of(plan, [arrays[0].stored], out)[0]
 
 
 def _by_rule(plan: PreparedOp, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:
@@ -296,13 +296,8 @@ def _by_rule(plan: PreparedOp, arrays: Sequence[Any]) -> tuple[tuple[str, ...], 
     if rule is None or stypes is None:
         note_fallback(plan.op.name, kinds)
         return None
-    found = rule.run(plan.a, _env(arrays[0].context), *map(_stored, arrays))
+    found = rule.run(plan.a, _env(arrays[0].context), *(array.stored for array in arrays))
     return stypes, found if isinstance(found, tuple) else (found,)
-
-
-def _stored(array: Any) -> Any:
-    """Return what a sparse rule reads: a tensor, or a record of a sparse array's parts."""
-    return array.raw if array.stype == "default" else array.record()
 
 
 def _run_on(plan: PreparedOp, ctx: Context, *tensors: torch.Tensor) -> torch.Tensor:

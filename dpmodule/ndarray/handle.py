@@ -118,6 +118,11 @@ class Handle:
         return ctypes.c_void_p(id(self))
 
     @property
+    def stored(self) -> Any:
+        """What operators read: the tensor, or the record of what a sparse or ragged array stores; shared."""
+        return self.raw
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes."""
         return tuple(self.raw.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import ref
 
 import numpy as np
 import torch
@@ -50,7 +51,9 @@ class RaggedNDArray(NDArray):
         ((3,), array([5., 6.], dtype=float32), array([2, 0, 1]))
     """
 
-    __slots__ = ("_record",)
+    __slots__ = ("stored",)
+
+    stored: Ragged  # type: ignore[assignment]  # an attribute in place of a property, as it is read most
 
     stype = "ragged"
 
@@ -60,8 +63,12 @@ class RaggedNDArray(NDArray):
                 f"ragged array: values have shape {tuple(values.shape)} and offsets {tuple(offsets.shape)}, expected "
                 "(T, ...) and (N + 1,)"
             )
-        self._record = Ragged(values, offsets)
+        self._hold(Ragged(values, offsets), ctx)
+
+    def _hold(self, record: Ragged, ctx: Context) -> None:
         self.context, self.pinned, self.trace = ctx, False, None
+        self.stored = record
+        record.home = ref(self)
 
     # --- what the library reads
 
@@ -73,8 +80,7 @@ class RaggedNDArray(NDArray):
             ctx: on which they are.
         """
         found = cls.__new__(cls)
-        found._record = record
-        found.context, found.pinned, found.trace = ctx, False, None
+        found._hold(record, ctx)
         return found
 
     @classmethod
@@ -89,26 +95,21 @@ class RaggedNDArray(NDArray):
         values = torch.zeros((0, *shape[1:]), dtype=dtype, device=device)
         return cls(values, torch.zeros(shape[0] + 1, dtype=torch.int64, device=device), ctx)
 
-    def record(self) -> Ragged:
-        """Return what operators read; parts are shared."""
-        found = self._record.replaced(self._record.values)
-        found.home = self
-        return found
-
     def take_over(self, record: Ragged) -> None:
         """Take over what an operator made, of this array's shape; parts are shared.
 
         Args:
             record: the parts as torch tensors, on this array's device.
         """
-        self._record = record.detach()
+        self.stored = record.detach()
+        self.stored.home = ref(self)
         variable = tape.variable_of(self)
         if variable is not None:  # other rows have another gradient
             variable.grad.take_over(self._zeros_record())  # type: ignore[attr-defined]
             tape.mark(self, variable.grad, variable.request)
 
     def _zeros_record(self) -> Ragged:
-        return self._record.replaced(torch.zeros_like(self._record.values))
+        return self.stored.replaced(torch.zeros_like(self.stored.values))
 
     @property
     def raw(self) -> Tensor:
@@ -133,38 +134,38 @@ class RaggedNDArray(NDArray):
     @property
     def values(self) -> NDArray:
         """The elements of all rows, (T, ...); memory is shared. Inside ``autograd.record()`` gradients flow through."""
-        made = NDArray(self._record.values, self.context, pinned=True)
+        made = NDArray(self.stored.values, self.context, pinned=True)
         made.trace = self.trace
         return made
 
     @property
     def offsets(self) -> NDArray:
         """Where each row begins among the values, and the number of values: (N + 1,) int64; a copy."""
-        return NDArray(self._record.offsets.clone(), self.context)
+        return NDArray(self.stored.offsets.clone(), self.context)
 
     @property
     def lengths(self) -> NDArray:
         """The rows' lengths, (N,) int64; a copy."""
-        return NDArray(self._record.lengths().clone(), self.context)
+        return NDArray(self.stored.lengths().clone(), self.context)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._record.shape
+        return self.stored.shape
 
     @property
     def ndim(self) -> int:
-        return len(self._record.shape)
+        return len(self.stored.shape)
 
     @property
     def size(self) -> int:
-        return self._record.values.numel()
+        return self.stored.values.numel()
 
     @property
     def dtype(self) -> Any:
-        return NDArray(self._record.values, self.context).dtype
+        return NDArray(self.stored.values, self.context).dtype
 
     def __len__(self) -> int:
-        return self._record.shape[0]
+        return self.stored.shape[0]
 
     def __getitem__(self, key: IndexLike) -> NDArray:
         """Return one row by its number, as a dense array, or a slice of rows without step, as a ragged one.
@@ -175,12 +176,12 @@ class RaggedNDArray(NDArray):
         if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
             if not -rows <= key < rows:
                 raise BoundsError(f"row {key} is outside of a ragged array with {rows} rows")
-            first, last = self._record.offsets[key % rows : key % rows + 2].tolist()
-            return NDArray(self._record.values[first:last], self.context, pinned=True)
+            first, last = self.stored.offsets[key % rows : key % rows + 2].tolist()
+            return NDArray(self.stored.values[first:last], self.context, pinned=True)
         if not isinstance(key, slice) or key.step not in (None, 1):
             raise ArgumentError(f"ragged arrays take a row or a slice of rows without step, got {key!r}")
         begin, end, _ = key.indices(rows)
-        return RaggedNDArray.of_record(self._record.range(begin, max(begin, end)), self.context)
+        return RaggedNDArray.of_record(self.stored.range(begin, max(begin, end)), self.context)
 
     def __setitem__(self, key: IndexLike, value: Handle | ArrayLike) -> None:
         """Write all rows: ``array[:] = other``, a ragged array of this shape, whose rows may have other lengths."""
@@ -197,11 +198,11 @@ class RaggedNDArray(NDArray):
         Args:
             numbers: which, (M,) int64, each within the array.
         """
-        picked = self._record.pick(numbers.to(self._record.device))
+        picked = self.stored.pick(numbers.to(self.stored.device))
         return RaggedNDArray.of_record(picked, self.context)
 
     def tolist(self) -> list[Any]:
-        values, offsets = to_numpy(self._record.values), to_numpy(self._record.offsets)
+        values, offsets = to_numpy(self.stored.values), to_numpy(self.stored.offsets)
         return [values[first:last].tolist() for first, last in zip(offsets, offsets[1:])]
 
     def padded(self, value: float = 0, length: int | None = None) -> NDArray:
@@ -217,7 +218,7 @@ class RaggedNDArray(NDArray):
         Raises:
             ArgumentError: `length` is less than the longest row's.
         """
-        record = self._record
+        record = self.stored
         longest = int(record.lengths().max()) if len(self) else 0
         if length is not None and length < longest:
             raise ArgumentError(f"padded: length is {length}, expected at least {longest}, the longest row's")
@@ -251,7 +252,7 @@ class RaggedNDArray(NDArray):
             raise ShapeError(
                 f"cannot join ragged arrays of shapes {shapes}, expected equal axes after the first"
             )
-        records = [array.record().to(ragged[0].context.torch_device) for array in ragged]
+        records = [array.stored.to(ragged[0].context.torch_device) for array in ragged]
         lengths = torch.cat([records[0].offsets[:1], *(record.lengths() for record in records)])
         values = torch.cat([record.values for record in records])
         return RaggedNDArray(values, lengths.cumsum(0), ragged[0].context)
@@ -259,22 +260,22 @@ class RaggedNDArray(NDArray):
     # --- copies, types and places
 
     def copy(self) -> RaggedNDArray:
-        return RaggedNDArray.of_record(self._record.clone(), self.context)
+        return RaggedNDArray.of_record(self.stored.clone(), self.context)
 
     def detach(self) -> RaggedNDArray:
-        return RaggedNDArray.of_record(self._record.detach(), self.context)
+        return RaggedNDArray.of_record(self.stored.detach(), self.context)
 
     def copyto(self, other: Handle | ContextLike) -> Any:
         if isinstance(other, (Context, torch.device)):
             where = as_context(other)
-            return RaggedNDArray.of_record(self._record.to(where.torch_device).clone(), where)
+            return RaggedNDArray.of_record(self.stored.to(where.torch_device).clone(), where)
         if not isinstance(other, RaggedNDArray):
             kind = other.stype if isinstance(other, Handle) else type(other).__name__
             raise DTypeError(f"copyto: the target of a ragged array is {kind}, expected ragged, or a Context")
         if other.shape != self.shape:
             raise ShapeError(f"copyto: the target has shape {other.shape}, expected {self.shape}")
-        own = other._record
-        moved = self._record.to(own.device)
+        own = other.stored
+        moved = self.stored.to(own.device)
         other.take_over(moved.replaced(moved.values.to(own.dtype, copy=True)))
         return other
 
@@ -284,10 +285,10 @@ class RaggedNDArray(NDArray):
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> RaggedNDArray:
         wanted = dtype_pair(dtype)[1]
-        if not copy and wanted == self._record.dtype:
+        if not copy and wanted == self.stored.dtype:
             return self
-        values = self._record.values.to(wanted, copy=True)
-        return RaggedNDArray.of_record(self._record.replaced(values), self.context)
+        values = self.stored.values.to(wanted, copy=True)
+        return RaggedNDArray.of_record(self.stored.replaced(values), self.context)
 
     def tostype(self, stype: str) -> NDArray:
         if stype == self.stype:
@@ -307,7 +308,7 @@ class RaggedNDArray(NDArray):
         self._refuse("form for NumPy")
 
     def wait_to_read(self) -> None:
-        NDArray(self._record.values, self.context).wait_to_read()
+        NDArray(self.stored.values, self.context).wait_to_read()
 
     wait_to_write = wait_to_read
 
@@ -320,14 +321,14 @@ class RaggedNDArray(NDArray):
             lines.insert(_SHOWN, " ...")
         body = "\n".join(lines)
         name = f"{type(self).__name__} {'x'.join(map(str, self.shape))}"
-        return f"\n[{body[1:]}]\n<{name}, {self._record.values.shape[0]} values @{self.context}>"
+        return f"\n[{body[1:]}]\n<{name}, {self.stored.values.shape[0]} values @{self.context}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        values = self._record.values
+        values = self.stored.values
         bits = values.view(torch.int16) if values.dtype == torch.bfloat16 else values
         return _unpickle, (
             to_numpy(bits),
-            to_numpy(self._record.offsets),
+            to_numpy(self.stored.offsets),
             name_of(values.dtype),
             self.context,
         )
@@ -335,7 +336,7 @@ class RaggedNDArray(NDArray):
 
 def numbers_of(array: NDArray) -> Tensor:
     """Return the numbers of a dense array, or those in all rows of a ragged one; memory is shared."""
-    return array._record.values if isinstance(array, RaggedNDArray) else array.raw
+    return array.stored.values if isinstance(array, RaggedNDArray) else array.raw
 
 
 def _unpickle(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 import torch
@@ -11,14 +12,16 @@ import torch
 from ..base import ArgumentError, BoundsError, DTypeError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
-from ..ops.sparse import Rows
+from ..ops.sparse import Rows, as_rows, rows_added
 from .convert import dtype_pair, to_numpy
+from .execution import lazy_rules
 from .handle import Handle
 from .ndarray import NDArray
 from .sparse_base import BaseSparseNDArray
 
 if TYPE_CHECKING:
     from ..types import ArrayLike
+
 
 Tensor = torch.Tensor
 
@@ -82,8 +85,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         tensor = array.raw
         if not tensor.dim():
             raise ShapeError("an array without axes has no rows to store")
-        rows = tensor.reshape(tensor.shape[0], -1).ne(0).any(1).nonzero().flatten()
-        return cls(tensor.index_select(0, rows), rows, tensor.shape, array.context, True)
+        return cls.of_record(as_rows(tensor), array.context)
 
     @classmethod
     def zeros(cls, shape: Sequence[int], ctx: Context, dtype: torch.dtype) -> RowSparseNDArray:
@@ -129,9 +131,10 @@ class RowSparseNDArray(BaseSparseNDArray):
         """
         return cls(record.values, record.rows, record.shape, ctx, True)
 
-    def record(self) -> Rows:
+    @property
+    def stored(self) -> Rows:
         found = Rows(*self.parts(), self._shape)
-        found.home = self
+        found.home = ref(self)
         return found
 
     def take_over(self, record: Rows) -> None:
@@ -156,17 +159,6 @@ class RowSparseNDArray(BaseSparseNDArray):
             raise BoundsError(
                 f"row_sparse array: index {low if low < 0 else high} is outside of its {self._shape[0]} rows"
             )
-
-    def dense(self) -> Tensor:
-        rows, values = self.parts()
-        return self._zeros().index_copy_(0, rows, values)
-
-    def assign(self, other: Handle) -> None:
-        found = other if isinstance(other, RowSparseNDArray) else RowSparseNDArray.from_dense(other)
-        rows, values = found.parts()
-        like = self.values
-        self.values = values.to(like.device, like.dtype, copy=True)
-        self._rows, self._tidy = rows.to(like.device, copy=True), True
 
     def replaced(self, values: Tensor, ctx: Context | None = None) -> RowSparseNDArray:
         rows = self._rows.to(values.device, copy=True)
@@ -231,25 +223,11 @@ def row_numbers(indices: ArrayLike, count: int) -> Tensor:
         given = indices.raw if isinstance(indices, Handle) else torch.as_tensor(np.asarray(indices))
     except TypeError as error:
         raise DTypeError(f"row numbers are {indices!r}, expected integers: {error}") from None
-    found, _ = distinct(given.to(torch.int64).flatten())
+    found: Tensor = torch.unique(given.to(torch.int64))
     if found.numel() and not 0 <= int(found[0]) <= int(found[-1]) < count:
         wrong = int(found[0]) if int(found[0]) < 0 else int(found[-1])
         raise BoundsError(f"row {wrong} is outside of an array with {count} rows")
     return found
-
-
-def clear(array: NDArray) -> None:
-    """Set all elements of an array to 0; a row-sparse one stores no row then, so that optimizers update none."""
-    if isinstance(array, RowSparseNDArray):
-        array[:] = RowSparseNDArray.zeros(array.shape, array.context, array.values.dtype)
-    else:
-        array[:] = 0
-
-
-def distinct(numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the different values of a tensor, ascending, and the position in them of each element."""
-    found, places = torch.unique(numbers, return_inverse=True)
-    return found, places
 
 
 def rows_of(array: Handle, rows: Tensor) -> Tensor:
@@ -259,15 +237,7 @@ def rows_of(array: Handle, rows: Tensor) -> Tensor:
         array: dense or row-sparse; rows that it does not store are zeros.
         rows: which, int64 on its device, within its shape.
     """
-    if not isinstance(array, RowSparseNDArray):
-        return array.raw.index_select(0, rows)
-    stored, values = array.parts()
-    found = values.new_zeros((rows.numel(), *array.shape[1:]))
-    if stored.numel():
-        places = torch.searchsorted(stored, rows).clamp_(max=stored.numel() - 1)
-        here = stored.index_select(0, places) == rows
-        found[here] = values.index_select(0, places[here])
-    return found
+    return array.stored.pick(rows) if isinstance(array, RowSparseNDArray) else array.raw.index_select(0, rows)
 
 
 def sum_rows(arrays: Sequence[RowSparseNDArray], ctx: Context | None = None) -> RowSparseNDArray:
@@ -278,17 +248,70 @@ def sum_rows(arrays: Sequence[RowSparseNDArray], ctx: Context | None = None) -> 
         ctx: where the sum goes; None = the first one's context.
     """
     where = ctx or arrays[0].context
-    device = where.torch_device
-    parts = [array.parts() for array in arrays]
-    every = torch.cat([rows.to(device) for rows, _ in parts])
-    rows, places = distinct(every)
-    total = parts[0][1].new_zeros((rows.numel(), *arrays[0].shape[1:]), device=device)
-    start = 0
-    for stored, values in parts:
-        total.index_add_(0, places[start : start + stored.numel()], values.to(device))
-        start += stored.numel()
-    return RowSparseNDArray(total, rows, arrays[0].shape, where, True)
+    records = [array.stored.to(where.torch_device) for array in arrays]
+    return RowSparseNDArray.of_record(rows_added(records), where)
 
 
 Handle.casts["row_sparse"] = RowSparseNDArray.from_dense
 Handle.of_records["row_sparse"] = RowSparseNDArray.of_record
+
+
+# what update operators do with a row-sparse gradient: update the rows that it stores, and leave the others
+
+
+def _write_rows(array: Handle, rows: Tensor, values: Tensor) -> None:
+    """Give rows of a dense or row-sparse array new values in place; the latter stores them from now on."""
+    if not isinstance(array, RowSparseNDArray):
+        array.raw.index_copy_(0, rows, values)
+        return
+    stored, kept = array.parts()
+    if stored.numel() == array.shape[0]:
+        kept.index_copy_(0, rows, values)
+        return
+    old = kept[~torch.isin(stored, rows)], stored[~torch.isin(stored, rows)]
+    parts = [RowSparseNDArray(v, r, array.shape, array.context) for v, r in (old, (values, rows))]
+    array.assign(sum_rows(parts))
+
+
+def _update_rows(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out: Handle | None) -> Any:
+    """Run an update on the rows that a row-sparse gradient stores; None where all rows take part.
+
+    All do for other gradients, under ``lazy_update=False``, and where states are stored otherwise than the weight.
+
+    Args:
+        out: where the new weight goes, often the weight itself; None makes a new array.
+    """
+    weight, grad, *states = arrays
+    is_lazy = getattr(a, "lazy_update", True) and all(each.stype == weight.stype for each in states)
+    if not isinstance(grad, RowSparseNDArray) or not is_lazy:
+        return None
+    rows, values = grad.parts()
+    picked, *kept = [rows_of(each, rows) for each in (weight, *states)]
+    new = run(picked, values, *kept)
+    for state, changed in zip(states, kept, strict=True):
+        _write_rows(state, rows, changed)
+    target = weight.copy() if out is None else out
+    if target is not weight and out is not None:
+        weight.copyto(target)
+    _write_rows(target, rows, new)
+    return target
+
+
+def _update_sparse(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out: Handle | None) -> Any:
+    """Run an update whose dense weights are updated in all rows."""
+    return _update_rows(a, arrays, run, out) if arrays[0].stype == "row_sparse" else None
+
+
+lazy_rules["ftrl_update"] = _update_sparse
+lazy_rules.update(
+    dict.fromkeys(
+        (
+            "sgd_update",
+            "sgd_mom_update",
+            "adam_update",
+            "_sparse_adagrad_update",
+            "_contrib_group_adagrad_update",
+        ),
+        _update_rows,
+    )
+)

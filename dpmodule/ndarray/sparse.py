@@ -5,14 +5,23 @@ from __future__ import annotations
 from functools import partial
 
 from ..compat import lazy
-from . import sparse_updates as sparse_updates
 from .csr import CSRNDArray
 from .op_functions import face_of, names_in
 from .ragged import RaggedNDArray
 from .row_sparse import RowSparseNDArray
 from .sparse_base import BaseSparseNDArray
-from .sparse_creation import array, cast_storage, csr_matrix, empty, row_sparse_array, zeros
-from .sparse_operators import add, divide, multiply, subtract
+from .sparse_creation import (
+    add,
+    array,
+    cast_storage,
+    csr_matrix,
+    divide,
+    empty,
+    multiply,
+    row_sparse_array,
+    subtract,
+    zeros,
+)
 
 __all__ = [
     "BaseSparseNDArray",

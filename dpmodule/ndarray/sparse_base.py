@@ -11,14 +11,16 @@ import torch
 
 from ..base import ArgumentError, DTypeError, NotSupportedForSparseNDArray, OutOfMemoryError, ShapeError
 from ..context import Context
+from ..ops import get
 from ..ops.dtypes import name_of
 from ..ops.shapes import prod
 from .convert import dtype_pair, is_number, tensor_of, to_numpy
+from .execution import execute
 from .handle import Handle, Operand
 from .ndarray import NDArray, converted
+from .op_dispatch import plan_for
 from .op_functions import as_context
 from .operators import ADD, DIV, MUL, SUB
-from .sparse_operators import alike
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,6 +28,16 @@ if TYPE_CHECKING:
     from ..types import ArrayLike, ContextLike, DTypeLike, IndexLike
 
 _ALL = slice(None)
+
+
+def alike(name: str, otherwise: Callable[[Any, Any], Any], lhs: Operand, rhs: Operand) -> Any:
+    """Run an operator on two arrays of one shape; hand anything else to another function.
+
+    The operators that stretch arrays know fewer storage types.
+    """
+    if isinstance(lhs, Handle) and isinstance(rhs, Handle) and lhs.shape == rhs.shape:
+        return execute(plan_for(get(name), {}, 2), (lhs, rhs))
+    return otherwise(lhs, rhs)
 
 
 class BaseSparseNDArray(NDArray):
@@ -51,15 +63,12 @@ class BaseSparseNDArray(NDArray):
 
     # --- to be given by subclasses
 
-    def dense(self) -> torch.Tensor:
-        """Return all elements as a new dense tensor."""
-        raise NotImplementedError
-
-    def assign(self, other: Handle) -> None:
-        """Take over another array's elements, converted to this one's type and device; shapes agree.
+    @classmethod
+    def from_dense(cls, array: Handle) -> BaseSparseNDArray:
+        """Return a dense array's elements that are not zero as an array of this storage type.
 
         Args:
-            other: an array of any storage type.
+            array: dense.
         """
         raise NotImplementedError
 
@@ -70,10 +79,6 @@ class BaseSparseNDArray(NDArray):
             values: as many as are stored; shared.
             ctx: the context they are on; None = this array's.
         """
-        raise NotImplementedError
-
-    def record(self) -> Any:
-        """Return what operators read: the stored parts, shared."""
         raise NotImplementedError
 
     def take_over(self, record: Any) -> None:
@@ -103,16 +108,28 @@ class BaseSparseNDArray(NDArray):
         """
         raise NotImplementedError
 
-    def _zeros(self) -> torch.Tensor:
-        """Return a dense tensor of this array's shape."""
+    # --- what a handle has
+
+    def dense(self) -> torch.Tensor:
+        """Return all elements as a new dense tensor."""
+        record = self.stored
         try:
-            return self.values.new_zeros(self._shape)
+            found: torch.Tensor = record.dense()
+            return found.clone() if found is record.values else found
         except RuntimeError as error:  # torch's, also of torch.cuda.OutOfMemoryError
             size = self.size * self.values.itemsize
             what = f"a dense copy of a {self.stype} {self.shape} array, which needs {size} bytes"
             raise OutOfMemoryError.of(what, error) from None
 
-    # --- what a handle has
+    def assign(self, other: Handle) -> None:
+        """Take over another array's elements, converted to this one's type and device; shapes agree.
+
+        Args:
+            other: an array of any storage type.
+        """
+        own = self.values
+        record = (other if isinstance(other, type(self)) else self.from_dense(other)).stored.to(own.device)
+        self.take_over(record.replaced(record.values.to(own.dtype, copy=True)))
 
     @property
     def raw(self) -> torch.Tensor:
@@ -327,3 +344,11 @@ class BaseSparseNDArray(NDArray):
 
     def __dlpack_device__(self) -> NoReturn:
         self._refuse("__dlpack_device__")
+
+
+def clear(array: Handle) -> None:
+    """Set all elements to zero; a sparse array then stores nothing, so that optimizers update none."""
+    if array.stype == "default":
+        array.raw.zero_()
+    else:
+        array.take_over(array.stored.emptied())  # type: ignore[attr-defined]

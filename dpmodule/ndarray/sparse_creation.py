@@ -1,4 +1,4 @@
-"""Making sparse arrays: from their parts, from other arrays, and empty ones.
+"""Making sparse arrays, from their parts, from other arrays, and empty ones; and arithmetic that looks at storage.
 
 Source: MXNet 1.9.1 `ndarray.sparse`.
 """
@@ -14,20 +14,22 @@ import torch
 from ..base import ArgumentError, ShapeError, integer_types
 from ..context import Context
 from ..ops import get
+from . import operators
 from .convert import dtype_pair, host_array, wanted_shape
 from .csr import CSRNDArray
 from .execution import execute
-from .handle import Handle
+from .handle import Handle, Operand
 from .ndarray import NDArray
 from .op_dispatch import plan_for
 from .op_functions import as_context
-from .row_sparse import RowSparseNDArray, distinct
-from .sparse_base import BaseSparseNDArray
+from .row_sparse import RowSparseNDArray
+from .sparse_base import BaseSparseNDArray, alike
 
 if TYPE_CHECKING:
     from typing import TypeGuard
 
     from ..types import ArrayLike, ContextLike, DTypeLike, ShapeLike
+
 
 _KINDS: dict[str, type[RowSparseNDArray] | type[CSRNDArray]] = {
     "row_sparse": RowSparseNDArray,
@@ -180,7 +182,7 @@ def _csr_of_coordinates(
     height, width = wanted_shape(shape)
     if row.numel() and (int(row.max()) >= height or int(column.max()) >= width):
         raise ShapeError(f"csr_matrix: a coordinate is outside of shape {(height, width)}")
-    places, inverse = distinct(row * width + column)
+    places, inverse = torch.unique(row * width + column, return_inverse=True)
     total = values.new_zeros(places.numel()).index_add_(0, inverse, values)
     starts = places.new_zeros(height + 1)
     starts[1:] = (places // max(width, 1)).bincount(minlength=height).cumsum(0)
@@ -283,3 +285,46 @@ def cast_storage(data: NDArray, stype: str, out: NDArray | None = None, name: st
         raise ArgumentError(f"cast_storage: out is {out.stype}, expected {stype}")
     made: NDArray = execute(plan_for(get("cast_storage"), {"stype": stype}, 1), (data,), None, out)
     return made
+
+
+# arithmetic: arrays of one shape meet element by element, others are stretched
+
+
+def add(lhs: Operand, rhs: Operand) -> Any:
+    """Return lhs + rhs; either may be an array or a number. Two arrays stored alike give one stored alike.
+
+    Args:
+        lhs: left operand, sparse or dense.
+        rhs: right operand; if it is an array, of the same shape.
+    """
+    return alike("elemwise_add", operators.add, lhs, rhs)
+
+
+def subtract(lhs: Operand, rhs: Operand) -> Any:
+    """Return lhs - rhs; either may be an array or a number. Two arrays stored alike give one stored alike.
+
+    Args:
+        lhs: left operand, sparse or dense.
+        rhs: right operand; if it is an array, of the same shape.
+    """
+    return alike("elemwise_sub", operators.subtract, lhs, rhs)
+
+
+def multiply(lhs: Operand, rhs: Operand) -> Any:
+    """Return lhs * rhs; either may be an array or a number. A sparse array gives a sparse product.
+
+    Args:
+        lhs: left operand, sparse or dense.
+        rhs: right operand; if it is an array, of the same shape.
+    """
+    return alike("elemwise_mul", operators.multiply, lhs, rhs)
+
+
+def divide(lhs: Operand, rhs: Operand) -> Any:
+    """Return lhs / rhs; either may be an array or a number. By a number, a sparse array stays sparse.
+
+    Args:
+        lhs: left operand, sparse or dense.
+        rhs: right operand; if it is an array, of the same shape.
+    """
+    return alike("elemwise_div", operators.divide, lhs, rhs)

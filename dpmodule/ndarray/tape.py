@@ -130,7 +130,7 @@ class TapeVariable(TapeNode):
             self._source = array.raw
             self.alias = self._source.data
         elif array.stype == "ragged":
-            self.alias = array.record().leaf().data  # type: ignore[attr-defined]
+            self.alias = array.stored.leaf().data  # type: ignore[attr-defined]
         else:
             self.alias = anchor_for(array.shape, array.values)  # type: ignore[attr-defined]  # a sparse array
         self.dtype = self.alias.dtype
@@ -171,9 +171,9 @@ class TapeVariable(TapeNode):
         """Write the gradient of a ragged array, which has the rows of its array."""
         found = torch.zeros_like(self.alias, requires_grad=False) if value is None else value
         if self.request == "add":
-            found = found + grad.record().values
+            found = found + grad.stored.values
         if value is not None or self.request == "write":
-            grad.take_over(grad.record().replaced(found.detach().clone()))
+            grad.take_over(grad.stored.replaced(found.detach().clone()))
 
 
 def rows_array(value: Tensor, ctx: Context) -> Handle:
@@ -251,7 +251,7 @@ def values_of(arrays: Sequence[Handle]) -> tuple[list[Any], list[TapeNode | None
 
 def _record(array: Any, anchor: Tensor | None) -> Sparse:
     """Return the parts of a sparse array, with the tensor that its gradient flows through."""
-    record: Sparse = array.record()
+    record: Sparse = array.stored
     if record.stype == "ragged":
         return record if anchor is None else record.replaced(anchor)
     record.anchor = anchor
@@ -263,7 +263,7 @@ def check_writable(target: Handle, arrays: Sequence[Handle] = ()) -> None:
     if in_graph(target):
         raise StateError(
             "Assigning to NDArrays that are already in a computational graph would spoil the gradients. Call "
-            "backward first, or do it outside of autograd.record(); inside, there is no +=, *=, relu(x, out=x), "
+            "backward first, or do it outside of autograd.stored; inside, there is no +=, *=, relu(x, out=x), "
             "y[index] = x, ..."
         )
     if any(a is target for a in arrays) and any(map(in_graph, arrays)):

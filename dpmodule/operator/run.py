@@ -65,11 +65,6 @@ def _stype(value: Value) -> str:
     return value.stype if isinstance(value, Sparse) else "default"
 
 
-def _value(array: Any) -> Value:
-    """Return what an array holds: its tensor, or a record of what it stores."""
-    return array.raw if array.stype == "default" else array.record()
-
-
 class _Job:
     """One call of an operator, with what forward leaves for backward."""
 
@@ -104,8 +99,9 @@ class _Job:
     def _keep_states(self) -> None:
         """Let the arrays of sparse states have what users' code has put in their place."""
         for given, array in zip(self._given_states, self._states, strict=True):
-            if isinstance(given, Sparse) and given.home is not None:
-                given.home.take_over(array.record())
+            owner = given.home and given.home() if isinstance(given, Sparse) else None
+            if owner is not None:
+                owner.take_over(array.stored)
 
     def forward(self) -> list[Value]:
         """Return the outputs."""
@@ -127,14 +123,14 @@ class _Job:
                 aux=list(self._states),
             )
         self._keep_states()
-        return [_value(array) for array in self._outputs]
+        return [array.stored for array in self._outputs]
 
     def backward(self, grads: Sequence[Tensor], wanted: Sequence[bool]) -> list[Value]:
         """Return the gradients of the arguments, None for those that nobody wants."""
         outputs = [array.stype for array in self._outputs]
         heads, stypes = self._a.infer_storage_backward(self._stypes, outputs)
         made = [
-            self._zeros(stype, array.shape, _value(array).dtype)
+            self._zeros(stype, array.shape, array.stored.dtype)
             for stype, array in zip(stypes, self._inputs, strict=True)
         ]
         given = [_head(grad, stype) for grad, stype in zip(grads, heads, strict=True)]
@@ -148,7 +144,7 @@ class _Job:
                 aux=list(self._states),
             )
         self._keep_states()
-        return [_value(array) if is_wanted else None for array, is_wanted in zip(made, wanted, strict=True)]
+        return [array.stored if is_wanted else None for array, is_wanted in zip(made, wanted, strict=True)]
 
 
 def _head(grad: Tensor, stype: str) -> Value:

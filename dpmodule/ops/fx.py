@@ -16,14 +16,167 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Proxy
+from torch.nn import functional as F
 
 from ..base import ArgumentError, StateError
-from .dtypes import name_of
-from .fx_forms import FORMS
-from .fx_opaque import call, is_opaque
-from .recording import is_traced
-from .registry import find
+from .array.codes import resolve
+from .attrs import literal
+from .dtypes import name_of, torch_dtype
+from .infer import infer_shape, infer_type
+from .recording import is_recorded, is_traced
+from .registry import find, get
 from .spec import AUX, Env, Op
+
+
+def _fully_connected(
+    a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Multiply by torch's own choice of kernels, whatever the size."""
+    if a.flatten and data.dim() != 2:
+        data = data.flatten(1) if data.dim() > 1 else data.unsqueeze(1)
+    return F.linear(data, weight, bias if bias is None or bias.dim() == 1 else bias.reshape(-1))
+
+
+def _dropout(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
+    """Drop by torch's operator, which compilers know; one decision for whole axes, and p = 1, by hand."""
+    if a.p == 0 or not (env.is_train or a.mode == "always"):
+        return data
+    if not a.axes and a.p < 1:
+        return F.dropout(data, a.p, True)
+    axes = {axis % data.dim() for axis in a.axes}
+    dims = [1 if i in axes else n for i, n in enumerate(data.shape)]
+    return data * torch.empty(dims, dtype=data.dtype, device=data.device).bernoulli_(1 - a.p).div_(1 - a.p)
+
+
+def _reshape(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
+    """Reshape by codes that are worked out on sizes that a tracer does not know."""
+    codes, reverse = a.shape, a.reverse
+    if not codes:
+        codes = tuple(
+            0 if a.keep_highest and i == 0 else -1 if d == 0 else d for i, d in enumerate(a.target_shape)
+        )
+    if not reverse and min(codes) >= -1:
+        return data.reshape([data.shape[i] if code == 0 else code for i, code in enumerate(codes)])
+    return data.reshape(resolve.__wrapped__(tuple(data.shape), codes, reverse))
+
+
+def _choose(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+    """Run one of two branches."""
+    _refuse_export("_cond")
+    return get("_cond").run(a, env, *tensors)
+
+
+def _repeat(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+    """Run a loop; of one without steps, a step is tried for the shapes of outputs that are stacked."""
+    _refuse_export("_while_loop")
+    test, body = a.bodies
+    if test(env, [tensors[i] for i in a.cond_input_locs])[0].item():
+        sizes = ((a.max_iterations,),) * a.num_out_data
+        return get("_while_loop").run(a, Env(env.device, env.generator, env.is_train, sizes), *tensors)
+    values = [tensors[i] for i in a.func_input_locs]
+    with torch.no_grad():
+        made = body(Env(env.device, env.generator, False), values)[: a.num_out_data]
+    stacked = [
+        torch.zeros((a.max_iterations, *one.shape), dtype=one.dtype, device=one.device) for one in made
+    ]
+    results = (*stacked, *(values[i] for i in a.func_var_locs))
+    return results[0] if len(results) == 1 else results
+
+
+def _refuse_export(name: str) -> None:
+    """Refuse to be recorded."""
+    if is_exporting():
+        raise StateError(
+            f"{name} looks at its data to decide what runs, which torch.export cannot record; export the symbol with "
+            "mx.onnx.export_model, or the parts of it beside the loop or branch"
+        )
+
+
+FORMS: dict[str, Callable[..., Any]] = {
+    "Dropout": _dropout,
+    "FullyConnected": _fully_connected,
+    "Reshape": _reshape,
+    "_cond": _choose,
+    "_while_loop": _repeat,
+}
+"""Functions ``(a, env, *tensors)`` by the operator's name."""
+
+
+def _is_recorded() -> bool:
+    """Say what torch 2.6 tells: that it records, and not by Dynamo, as `torch.export` does with ``strict=False``."""
+    return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
+
+
+is_exporting = getattr(torch.compiler, "is_exporting", _is_recorded)
+"""Say whether `torch.export` is at work."""
+
+_WITHOUT_GRADIENT = frozenset(
+    {"_contrib_MultiBoxTarget", "_contrib_MultiBoxDetection", "_contrib_Proposal", "_contrib_MultiProposal"}
+)
+_IN_PREDICTION = frozenset(
+    {
+        "CTCLoss",
+        "_contrib_RROIAlign",
+        "_contrib_SparseEmbedding",
+        "_contrib_bipartite_matching",
+        "_contrib_box_nms",
+        "_contrib_count_sketch",
+        "_contrib_hawkesll",
+        "_contrib_index_copy",
+        "_cvimdecode",
+        "_sparse_retain",
+    }
+)
+_BY_NUMPY = frozenset({"_contrib_MultiBoxPrior"})
+"""Those that compute on numbers with NumPy, which `torch.compile` takes for arrays."""
+
+
+def is_opaque(name: str) -> bool:
+    """Say whether an operator is recorded as a single call by what is at work now."""
+    if name in _BY_NUMPY:
+        return torch.compiler.is_dynamo_compiling()
+    if name in _WITHOUT_GRADIENT:
+        return is_recorded()
+    if name not in _IN_PREDICTION:
+        return False
+    return is_exporting() or is_traced() or (torch.compiler.is_compiling() and not torch.is_grad_enabled())
+
+
+def call(name: str, attributes: dict[str, Any], tensors: Sequence[torch.Tensor]) -> Any:
+    """Call an operator as it is, without gradient."""
+    found = _opaque(name, repr(list(attributes.items())), [each.detach() for each in tensors])
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _record(name: str, attributes: str) -> Any:
+    """Return an operator's record of attributes."""
+    op, given = get(name), dict(literal(attributes))
+    return op.parse_record(*(given.get(key, attr.default) for key, attr in op.attrs.items()))
+
+
+@torch.library.custom_op(
+    "dpmodule::opaque", mutates_args=(), schema="(str name, str attributes, Tensor[] tensors) -> Tensor[]"
+)
+def _opaque(name: str, attributes: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    op, a = get(name), _record(name, attributes)
+    env = Env(tensors[0].device, None, False)
+    bound = op.bind(a) if op.bind is not None else None
+    found = op.run(a, env, *tensors) if bound is None else bound(*tensors)
+    found = found if isinstance(found, (tuple, list)) else (found,)
+    return [each.clone() for each in found[: len(op.output_names(a))]]
+
+
+@_opaque.register_fake
+def _shapes_alone(name: str, attributes: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    op, a = get(name), _record(name, attributes)
+    none: list[Any] = [None] * len(op.output_names(a))
+    shapes = infer_shape(op, a, [tuple(each.shape) for each in tensors], none)[1]
+    types = infer_type(op, a, [name_of(each.dtype) for each in tensors], none)[1]
+    return [
+        tensors[0].new_empty(shape or (), dtype=torch_dtype(kind or name_of(tensors[0].dtype)))
+        for shape, kind in zip(shapes, types)
+    ]
+
 
 RESERVED = frozenset({"training", "like", "out_shapes", "bodies", "memory"})
 """Keywords that every function takes."""

@@ -6,21 +6,12 @@ LATER: dict[str, str] = {
     "array.axis": """
     SwapAxis expand_dims squeeze swapaxes transpose
     """,
-    "array.blocks": """
-    depth_to_space space_to_depth
-    """,
-    "array.cast": """
-    Cast amp_cast cast
-    """,
     "array.create": """
     _arange _eye _full _linspace _ones _zeros
     """,
     "array.handling": """
-    _CrossDeviceCopy _copyto _grad_add _onehot_encode _scatter_add_nd _scatter_set_nd _zeros_without_dtype
-    amp_multicast fill_element_0index
-    """,
-    "array.histogram": """
-    _histogram
+    Cast _CrossDeviceCopy _copyto _grad_add _onehot_encode _scatter_add_nd _scatter_set_nd
+    _zeros_without_dtype amp_cast amp_multicast cast fill_element_0index
     """,
     "array.index": """
     _backward_gather_nd _sparse_where batch_take choose_element_0index diag gather_nd one_hot pick scatter_nd
@@ -31,47 +22,45 @@ LATER: dict[str, str] = {
     _split_v2 add_n concat split stack
     """,
     "array.order": """
-    _np_cumsum argsort cumsum sort topk
-    """,
-    "array.pad": """
-    Pad pad
+    _histogram _np_cumsum argsort cumsum sort topk
     """,
     "array.ravel": """
     _ravel_multi_index _unravel_index ravel_multi_index unravel_index
     """,
     "array.reshape": """
-    Flatten Reshape flatten reshape reshape_like
+    Flatten Reshape depth_to_space flatten reshape reshape_like space_to_depth
     """,
     "array.slicing": """
     _crop_assign _crop_assign_scalar _slice_assign _slice_assign_scalar _sparse_slice crop slice slice_axis
     slice_like
     """,
     "array.stretch": """
-    broadcast_axes broadcast_axis broadcast_like broadcast_to flip repeat reverse tile
+    Pad broadcast_axes broadcast_axis broadcast_like broadcast_to flip pad repeat reverse tile
     """,
     "math.binary": """
-    _Div _Hypot _Maximum _Minimum _Minus _Mod _Mul _Plus _Power _add _div _hypot _maximum _minimum _minus _mod
-    _mul _plus _power _sparse_broadcast_add _sparse_broadcast_div _sparse_broadcast_minus
-    _sparse_broadcast_mul _sparse_broadcast_plus _sparse_broadcast_sub _sparse_elemwise_add
-    _sparse_elemwise_div _sparse_elemwise_mul _sparse_elemwise_sub _sub broadcast_add broadcast_div
-    broadcast_hypot broadcast_maximum broadcast_minimum broadcast_minus broadcast_mod broadcast_mul
+    _Div _DivScalar _Equal _EqualScalar _Greater _GreaterEqualScalar _GreaterScalar _Greater_Equal _Hypot
+    _HypotScalar _Lesser _LesserEqualScalar _LesserScalar _Lesser_Equal _LogicalAndScalar _LogicalOrScalar
+    _LogicalXorScalar _Logical_And _Logical_Or _Logical_Xor _Maximum _MaximumScalar _Minimum _MinimumScalar
+    _Minus _MinusScalar _Mod _ModScalar _Mul _MulScalar _NotEqualScalar _Not_Equal _Plus _PlusScalar _Power
+    _PowerScalar _RDivScalar _RMinusScalar _RModScalar _RPowerScalar _add _div _div_scalar _equal
+    _equal_scalar _greater _greater_equal _greater_equal_scalar _greater_scalar _hypot _hypot_scalar _lesser
+    _lesser_equal _lesser_equal_scalar _lesser_scalar _logical_and _logical_and_scalar _logical_or
+    _logical_or_scalar _logical_xor _logical_xor_scalar _maximum _maximum_scalar _minimum _minimum_scalar
+    _minus _minus_scalar _mod _mod_scalar _mul _mul_scalar _not_equal _not_equal_scalar _plus _plus_scalar
+    _power _power_scalar _rdiv_scalar _rminus_scalar _rmod_scalar _rpower_scalar _sparse_broadcast_add
+    _sparse_broadcast_div _sparse_broadcast_minus _sparse_broadcast_mul _sparse_broadcast_plus
+    _sparse_broadcast_sub _sparse_elemwise_add _sparse_elemwise_div _sparse_elemwise_mul _sparse_elemwise_sub
+    _sub broadcast_add broadcast_div broadcast_equal broadcast_greater broadcast_greater_equal broadcast_hypot
+    broadcast_lesser broadcast_lesser_equal broadcast_logical_and broadcast_logical_or broadcast_logical_xor
+    broadcast_maximum broadcast_minimum broadcast_minus broadcast_mod broadcast_mul broadcast_not_equal
     broadcast_plus broadcast_power broadcast_sub elemwise_add elemwise_div elemwise_mul elemwise_sub
     """,
-    "math.compare": """
-    _Equal _Greater _Greater_Equal _Lesser _Lesser_Equal _Logical_And _Logical_Or _Logical_Xor _Not_Equal
-    _equal _greater _greater_equal _lesser _lesser_equal _logical_and _logical_or _logical_xor _not_equal
-    broadcast_equal broadcast_greater broadcast_greater_equal broadcast_lesser broadcast_lesser_equal
-    broadcast_logical_and broadcast_logical_or broadcast_logical_xor broadcast_not_equal
-    """,
     "math.dot": """
-    _sparse_dot batch_dot dot
+    _sparse_dot batch_dot dot khatri_rao
     """,
     "math.factor": """
     _linalg_det _linalg_gelqf _linalg_inverse _linalg_potrf _linalg_potri _linalg_slogdet _linalg_syevd
     linalg_det linalg_gelqf linalg_inverse linalg_potrf linalg_potri linalg_slogdet
-    """,
-    "math.khatri_rao": """
-    khatri_rao
     """,
     "math.linalg": """
     _linalg_gemm _linalg_gemm2 _linalg_syrk _linalg_trmm _linalg_trsm linalg_gemm linalg_gemm2 linalg_syrk
@@ -83,15 +72,6 @@ LATER: dict[str, str] = {
     "math.reduce": """
     _sparse_mean _sparse_norm _sparse_sum argmax argmax_channel argmin max max_axis mean min min_axis moments
     nanprod nansum norm prod sum sum_axis
-    """,
-    "math.scalar": """
-    _DivScalar _EqualScalar _GreaterEqualScalar _GreaterScalar _HypotScalar _LesserEqualScalar _LesserScalar
-    _LogicalAndScalar _LogicalOrScalar _LogicalXorScalar _MaximumScalar _MinimumScalar _MinusScalar _ModScalar
-    _MulScalar _NotEqualScalar _PlusScalar _PowerScalar _RDivScalar _RMinusScalar _RModScalar _RPowerScalar
-    _div_scalar _equal_scalar _greater_equal_scalar _greater_scalar _hypot_scalar _lesser_equal_scalar
-    _lesser_scalar _logical_and_scalar _logical_or_scalar _logical_xor_scalar _maximum_scalar _minimum_scalar
-    _minus_scalar _mod_scalar _mul_scalar _not_equal_scalar _plus_scalar _power_scalar _rdiv_scalar
-    _rminus_scalar _rmod_scalar _rpower_scalar
     """,
     "math.triangle": """
     _linalg_extractdiag _linalg_extracttrian _linalg_makediag _linalg_maketrian _linalg_sumlogdiag
@@ -110,54 +90,36 @@ LATER: dict[str, str] = {
     smooth_l1 softsign sqrt square stop_gradient tan tanh trunc zeros_like
     """,
     "nn.activation": """
-    Activation LeakyReLU
+    Activation Dropout LeakyReLU
     """,
     "nn.batchnorm": """
-    BatchNorm BatchNorm_v1
+    BatchNorm BatchNorm_v1 _contrib_BatchNormWithReLU _contrib_SyncBatchNorm
     """,
     "nn.conv": """
-    Convolution Convolution_v1
+    Convolution Convolution_v1 Deconvolution
     """,
     "nn.correlation": """
     Correlation
     """,
-    "nn.crop": """
-    Crop
-    """,
     "nn.ctc": """
     CTCLoss _contrib_CTCLoss _contrib_ctc_loss ctc_loss
     """,
-    "nn.deconv": """
-    Deconvolution
-    """,
     "nn.dense": """
-    FullyConnected _sparse_FullyConnected
+    Embedding FullyConnected _sparse_Embedding _sparse_FullyConnected
     """,
-    "nn.dropout": """
-    Dropout
-    """,
-    "nn.embedding": """
-    Embedding _sparse_Embedding
-    """,
-    "nn.im2col": """
+    "nn.unfold": """
     col2im im2col
     """,
-    "nn.kl_sparse": """
-    IdentityAttachKLSparseReg
-    """,
     "nn.losses": """
-    LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SVMOutput
-    _sparse_LinearRegressionOutput _sparse_LogisticRegressionOutput _sparse_MAERegressionOutput
+    IdentityAttachKLSparseReg LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss
+    SVMOutput _sparse_LinearRegressionOutput _sparse_LogisticRegressionOutput _sparse_MAERegressionOutput
     _sparse_make_loss make_loss
     """,
     "nn.norm": """
     GroupNorm InstanceNorm L2Normalization LRN LayerNorm
     """,
     "nn.pool": """
-    Pooling
-    """,
-    "nn.pool_v1": """
-    Pooling_v1
+    Pooling Pooling_v1
     """,
     "nn.rnn": """
     RNN
@@ -175,10 +137,7 @@ LATER: dict[str, str] = {
     Softmax SoftmaxOutput softmax_cross_entropy
     """,
     "nn.spatial": """
-    BilinearSampler GridGenerator SpatialTransformer _grid_sample
-    """,
-    "nn.upsample": """
-    UpSampling
+    BilinearSampler Crop GridGenerator SpatialTransformer UpSampling _grid_sample
     """,
     "control_flow": """
     _cond _foreach _while_loop
@@ -191,14 +150,13 @@ LATER: dict[str, str] = {
     _image_resize _image_to_tensor
     """,
     "contrib": """
-    _contrib_AdaptiveAvgPooling2D _contrib_BatchNormWithReLU _contrib_BilinearResize2D
-    _contrib_DeformableConvolution _contrib_DeformablePSROIPooling _contrib_ModulatedDeformableConvolution
-    _contrib_MultiBoxDetection _contrib_MultiBoxPrior _contrib_MultiBoxTarget _contrib_MultiProposal
-    _contrib_PSROIPooling _contrib_Proposal _contrib_ROIAlign _contrib_RROIAlign _contrib_SyncBatchNorm
-    _contrib_allclose _contrib_arange_like _contrib_bipartite_matching _contrib_boolean_mask
-    _contrib_box_decode _contrib_box_encode _contrib_box_iou _contrib_box_nms
-    _contrib_box_non_maximum_suppression _contrib_count_sketch _contrib_div_sqrt_dim _contrib_edge_id
-    _contrib_fft _contrib_getnnz _contrib_gradientmultiplier _contrib_hawkesll _contrib_ifft
+    _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D _contrib_DeformableConvolution
+    _contrib_DeformablePSROIPooling _contrib_ModulatedDeformableConvolution _contrib_MultiBoxDetection
+    _contrib_MultiBoxPrior _contrib_MultiBoxTarget _contrib_MultiProposal _contrib_PSROIPooling
+    _contrib_Proposal _contrib_ROIAlign _contrib_RROIAlign _contrib_allclose _contrib_arange_like
+    _contrib_bipartite_matching _contrib_boolean_mask _contrib_box_decode _contrib_box_encode _contrib_box_iou
+    _contrib_box_nms _contrib_box_non_maximum_suppression _contrib_count_sketch _contrib_div_sqrt_dim
+    _contrib_edge_id _contrib_fft _contrib_getnnz _contrib_gradientmultiplier _contrib_hawkesll _contrib_ifft
     _contrib_index_array _contrib_index_copy _contrib_interleaved_matmul_encdec_qk
     _contrib_interleaved_matmul_encdec_valatt _contrib_interleaved_matmul_selfatt_qk
     _contrib_interleaved_matmul_selfatt_valatt _contrib_quadratic _contrib_round_ste _contrib_sign_ste
@@ -217,7 +175,7 @@ LATER: dict[str, str] = {
     _random_negative_binomial_like _random_normal _random_normal_like _random_poisson _random_poisson_like
     _random_randint _random_uniform _random_uniform_like _sample_exponential _sample_gamma
     _sample_generalized_negative_binomial _sample_multinomial _sample_negative_binomial _sample_normal
-    _sample_poisson _sample_uniform _shuffle normal random_exponential random_gamma
+    _sample_poisson _sample_uniform _sample_unique_zipfian _shuffle normal random_exponential random_gamma
     random_generalized_negative_binomial random_negative_binomial random_normal random_poisson random_randint
     random_uniform sample_exponential sample_gamma sample_generalized_negative_binomial sample_multinomial
     sample_negative_binomial sample_normal sample_poisson sample_uniform shuffle uniform
@@ -227,9 +185,6 @@ LATER: dict[str, str] = {
     _random_pdf_negative_binomial _random_pdf_normal _random_pdf_poisson _random_pdf_uniform
     random_pdf_dirichlet random_pdf_exponential random_pdf_gamma random_pdf_generalized_negative_binomial
     random_pdf_negative_binomial random_pdf_normal random_pdf_poisson random_pdf_uniform
-    """,
-    "random_unique": """
-    _sample_unique_zipfian
     """,
     "update": """
     _adamw_update _contrib_group_adagrad_update _mp_adamw_update _multi_adamw_update _multi_lamb_update
@@ -244,11 +199,11 @@ LATER: dict[str, str] = {
     "sparse.lookup": """
     _contrib_SparseEmbedding
     """,
-    "sparse.lstm": """
-    sequence_lstm
-    """,
     "sparse.matrix": """
     _square_sum
+    """,
+    "sparse.recurrent": """
+    sequence_lstm
     """,
     "sparse.sequences": """
     sequence_conv sequence_expand sequence_pool sequence_reverse sequence_softmax
@@ -256,7 +211,7 @@ LATER: dict[str, str] = {
     "sparse.storage": """
     _sparse_cast_storage _sparse_retain cast_storage
     """,
-    "sparse.scatter": """
+    "sparse.elementwise": """
     _scatter_elemwise_div _scatter_minus_scalar _scatter_plus_scalar
     """,
 }

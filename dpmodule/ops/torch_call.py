@@ -2,21 +2,199 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..base import ArgumentError, OpError, Shape, ShapeError
+from ..context import gpu_module, is_gpu
 from .dtypes import name_of, torch_dtype
 from .shapes import known, output_shape, unify
 from .spec import AUX, DATA, NEVER, PARAM, SHARE, Env, Input, Op, Shapes, Types
-from .torch_instances import Instances, drawing_from, in_mode
-from .torch_slots import TorchSlot, has_ties, slots_of
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSlot:
+    """One parameter or buffer of a torch module.
+
+    Attributes:
+        path: torch's name, such as "layers.0.weight".
+        name: name of the operator's input, such as "layers_0_weight".
+        shape: torch's shape.
+        dtype: dtype name.
+        trained: whether it wants a gradient.
+        is_buffer: whether it is a buffer.
+    """
+
+    path: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trained: bool
+    is_buffer: bool
+
+    @property
+    def held_shape(self) -> tuple[int, ...]:
+        """Shape of the array that holds it; MXNet knows no arrays without axes."""
+        return self.shape or (1,)
+
+    def as_held(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return an array's tensor as the module expects the parameter."""
+        shaped = tensor if self.shape else tensor.view(())
+        return shaped if self.trained else shaped.detach()
+
+
+def slots_of(module: torch.nn.Module) -> tuple[tuple[TorchSlot, ...], tuple[TorchSlot, ...]]:
+    """Describe a module's parameters and its buffers; a tied one counts once, as in torch."""
+    parameters = _described(module, module.named_parameters(), False)
+    buffers = _described(module, module.named_buffers(), True)
+    _check_names((*parameters, *buffers))
+    return parameters, buffers
+
+
+def _described(
+    module: torch.nn.Module, named: Iterator[tuple[str, torch.Tensor]], is_buffer: bool
+) -> tuple[TorchSlot, ...]:
+    found = []
+    for path, tensor in named:
+        if torch.nn.parameter.is_lazy(tensor):
+            raise ArgumentError(
+                f"torch_module: {path} of {type(module).__name__} has no shape yet; call the module once on data"
+            )
+        if 0 in tensor.shape:
+            raise ArgumentError(
+                f"torch_module: {path} of {type(module).__name__} is empty, of shape {tuple(tensor.shape)}; "
+                "a symbol's arguments have at least one element"
+            )
+        name, shape, dtype = path.replace(".", "_"), tuple(tensor.shape), name_of(tensor.dtype)
+        found.append(TorchSlot(path, name, shape, dtype, tensor.requires_grad and not is_buffer, is_buffer))
+    return tuple(found)
+
+
+def _check_names(slots: Sequence[TorchSlot]) -> None:
+    """Refuse a module in which two paths give one name."""
+    seen: dict[str, TorchSlot] = {}
+    for slot in slots:
+        other = seen.setdefault(slot.name, slot)
+        if other is not slot:
+            raise ArgumentError(
+                f"torch_module: {other.path} and {slot.path} would both be called {slot.name}"
+            )
+
+
+def has_ties(module: torch.nn.Module) -> bool:
+    """Say whether a parameter or buffer has two names."""
+    names = [
+        len([*module.named_parameters(remove_duplicate=once), *module.named_buffers(remove_duplicate=once)])
+        for once in (True, False)
+    ]
+    return names[0] != names[1]
+
+
+_random_lock = threading.RLock()
+
+
+class Instances:
+    """A torch module and as many copies of it as run at the same time.
+
+    `torch.func.functional_call` puts tensors into a module for the time of a call, so that no two threads may use
+    one module. A copy shares all parameters and buffers.
+
+    Args:
+        module: the module; it is used itself whenever it is free.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        self._is_free = True
+        self._copies: list[torch.nn.Module] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def borrowed(self) -> Iterator[torch.nn.Module]:
+        """Lend the module, or a copy of it in the same modes, for the length of the block."""
+        with self._lock:
+            is_own, self._is_free = self._is_free, False
+            found = self._module if is_own else self._copies.pop() if self._copies else self._copied()
+            for own, part in zip(self._module.modules(), () if is_own else found.modules()):
+                part.training = own.training
+        try:
+            yield found
+        finally:
+            with self._lock:
+                if is_own:
+                    self._is_free = True
+                else:
+                    self._copies.append(found)
+
+    def _copied(self) -> torch.nn.Module:
+        shared = {id(t): t for t in (*self._module.parameters(), *self._module.buffers())}
+        return copy.deepcopy(self._module, shared)
+
+
+@contextmanager
+def in_mode(module: torch.nn.Module, is_train: bool) -> Iterator[None]:
+    """Put a module into training or prediction mode for the length of the block.
+
+    A module that is in the mode already stays as it is, parts that its owner has switched apart included.
+
+    Args:
+        module: the module.
+        is_train: the mode.
+    """
+    if module.training is is_train:
+        yield
+        return
+    before = [(part, part.training) for part in module.modules()]
+    module.train(is_train)
+    try:
+        yield
+    finally:
+        for part, flag in before:
+            part.training = flag
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator | None, device: torch.device) -> Iterator[None]:
+    """Let torch's global random functions draw from a generator for the length of the block.
+
+    One thread at a time: torch has one global generator per device.
+
+    Args:
+        generator: the generator, which moves on; None leaves torch's own.
+        device: where the numbers are drawn.
+    """
+    if generator is None:
+        yield
+        return
+    with _random_lock:
+        outer = _global_state(device)
+        _set_global_state(generator.get_state(), device)
+        try:
+            yield
+        finally:
+            generator.set_state(_global_state(device))
+            _set_global_state(outer, device)
+
+
+def _global_state(device: torch.device) -> torch.Tensor:
+    return gpu_module().get_rng_state(device) if is_gpu(device) else torch.get_rng_state()
+
+
+def _set_global_state(state: torch.Tensor, device: torch.device) -> None:
+    if is_gpu(device):
+        gpu_module().set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)
+
 
 _numbers = itertools.count()
 _live: weakref.WeakValueDictionary[int, TorchCall] = weakref.WeakValueDictionary()

@@ -1,17 +1,16 @@
-"""Cells that compute one step: the plain network, LSTM and GRU."""
+"""Cells that compute one step: plain networks, LSTMs and GRUs, with dense or convolutional maps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import initializer
 from .. import symbol as sym
 from ..base import ArgumentError
 from ..ops.nn import rnn_weights
 from ..symbol import Symbol
-from .base import BaseRNNCell, RNNParams
-from .gates import Activation, activate, update_gru, update_lstm
+from .base import Activation, BaseRNNCell, RNNParams, activate
 
 
 class GatedCell(BaseRNNCell):
@@ -20,6 +19,9 @@ class GatedCell(BaseRNNCell):
     Args:
         attributes: arguments of `sym.Variable` for each weight, such as ``i2h_bias={"init": ...}``.
     """
+
+    _activation: Activation = "tanh"
+    _before_part: ClassVar[str] = ""  # in the names of its linear maps
 
     def __init__(
         self, num_hidden: int, mode: str, prefix: str, params: RNNParams | None, **attributes: dict[str, Any]
@@ -30,7 +32,10 @@ class GatedCell(BaseRNNCell):
                 f"{type(self).__name__}: num_hidden is {num_hidden!r}, expected an integer from 1"
             )
         self.num_hidden = self._num_hidden = num_hidden
-        self.gates = rnn_weights.gates(mode)
+        self.gates, self._state_count = rnn_weights.gates(mode), 2 if mode == "lstm" else 1
+        self._state_shape: tuple[int, ...] = (0, num_hidden)
+        self._layout = "NC"
+        self._slicing: dict[str, int] = {}  # where the gates lie side by side, if not along axis 1
         names = ("i2h_weight", "i2h_bias", "h2h_weight", "h2h_bias")
         self._variables = {name: self.params.get(name, **attributes.get(name, {})) for name in names}
 
@@ -58,12 +63,35 @@ class GatedCell(BaseRNNCell):
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        return [{"shape": (0, self.num_hidden), "__layout__": "NC"}]
+        return [{"shape": self._state_shape, "__layout__": self._layout}] * self._state_count
 
     def next_name(self) -> str:
         """Return what the names of the next step's nodes begin with."""
         self._counter += 1
         return f"{self.prefix}t{self._counter}_"
+
+    def both(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[str, Symbol, Symbol]:
+        """Return the next step's name and the linear maps of input and hidden state."""
+        self.check_states(states)
+        name = self.next_name()
+        maps = (("i2h", inputs), ("h2h", states[0]))
+        i2h, h2h = (self.project(part, x, f"{name}{self._before_part}{part}") for part, x in maps)
+        return name, i2h, h2h
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
+        """Add one step to the graph; see `BaseRNNCell`."""
+        new = self._update(*self.both(inputs, states), states)
+        return new[0], new
+
+    def _update(self, name: str, i2h: Symbol, h2h: Symbol, states: Sequence[Symbol]) -> list[Symbol]:
+        """Return the new states.
+
+        Args:
+            name: what the names of its nodes begin with.
+            i2h: the gates as far as the input makes them, side by side.
+            h2h: the gates as far as the hidden state makes them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
     def project(self, part: str, data: Symbol, name: str) -> Symbol:
         """Map data linearly to the room of all gates.
@@ -84,6 +112,36 @@ class GatedCell(BaseRNNCell):
         return found
 
 
+def _update_plain(
+    cell: GatedCell, name: str, i2h: Symbol, h2h: Symbol, states: Sequence[Symbol]
+) -> list[Symbol]:
+    return [activate(i2h + h2h, cell._activation, name=f"{name}out")]
+
+
+def _update_lstm(
+    cell: GatedCell, name: str, i2h: Symbol, h2h: Symbol, states: Sequence[Symbol]
+) -> list[Symbol]:
+    parts = sym.SliceChannel(i2h + h2h, num_outputs=4, name=f"{name}slice", **cell._slicing)
+    enter = sym.Activation(parts[0], act_type="sigmoid", name=f"{name}i")
+    forget = sym.Activation(parts[1], act_type="sigmoid", name=f"{name}f")
+    new = activate(parts[2], cell._activation, name=f"{name}c")
+    leave = sym.Activation(parts[3], act_type="sigmoid", name=f"{name}o")
+    memory = sym._internal._plus(forget * states[1], enter * new, name=f"{name}state")
+    hidden = sym._internal._mul(leave, activate(memory, cell._activation), name=f"{name}out")
+    return [hidden, memory]
+
+
+def _update_gru(
+    cell: GatedCell, name: str, i2h: Symbol, h2h: Symbol, states: Sequence[Symbol]
+) -> list[Symbol]:
+    i2h_r, i2h_z, i2h_n = sym.SliceChannel(i2h, num_outputs=3, name=f"{name}_i2h_slice", **cell._slicing)
+    h2h_r, h2h_z, h2h_n = sym.SliceChannel(h2h, num_outputs=3, name=f"{name}_h2h_slice", **cell._slicing)
+    reset = sym.Activation(i2h_r + h2h_r, act_type="sigmoid", name=f"{name}_r_act")
+    update = sym.Activation(i2h_z + h2h_z, act_type="sigmoid", name=f"{name}_z_act")
+    new = activate(i2h_n + reset * h2h_n, cell._activation, name=f"{name}_h_act")
+    return [sym._internal._plus((1.0 - update) * new, update * states[0], name=f"{name}out")]
+
+
 class RNNCell(GatedCell):
     """Compute one step of a plain recurrent network: ``activation(W x + b + R h + c)``.
 
@@ -92,6 +150,8 @@ class RNNCell(GatedCell):
         prefix: put before the names of its nodes and weights.
         params: weights to share with other cells.
     """
+
+    _update = _update_plain
 
     def __init__(
         self,
@@ -102,15 +162,6 @@ class RNNCell(GatedCell):
     ) -> None:
         super().__init__(num_hidden, "rnn_tanh", prefix, params)
         self._activation = activation
-
-    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
-        """Add one step to the graph; see `BaseRNNCell`."""
-        self.check_states(states)
-        name = self.next_name()
-        i2h = self.project("i2h", inputs, f"{name}i2h")
-        h2h = self.project("h2h", states[0], f"{name}h2h")
-        output = activate(i2h + h2h, self._activation, name=f"{name}out")
-        return output, [output]
 
 
 class LSTMCell(GatedCell):
@@ -124,6 +175,8 @@ class LSTMCell(GatedCell):
     Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997; MXNet 1.9.1 `rnn.LSTMCell`.
     """
 
+    _update = _update_lstm
+
     def __init__(
         self,
         num_hidden: int,
@@ -133,19 +186,6 @@ class LSTMCell(GatedCell):
     ) -> None:
         bias = {"init": initializer.LSTMBias(forget_bias=forget_bias)}
         super().__init__(num_hidden, "lstm", prefix, params, i2h_bias=bias)
-
-    @property
-    def state_info(self) -> list[dict[str, Any]]:
-        return super().state_info * 2
-
-    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
-        """Add one step to the graph; see `BaseRNNCell`."""
-        self.check_states(states)
-        name = self.next_name()
-        i2h = self.project("i2h", inputs, f"{name}i2h")
-        h2h = self.project("h2h", states[0], f"{name}h2h")
-        new = update_lstm(name, i2h + h2h, states)
-        return new[0], new
 
 
 class GRUCell(GatedCell):
@@ -157,14 +197,130 @@ class GRUCell(GatedCell):
     Source: Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014; MXNet 1.9.1 `rnn.GRUCell`.
     """
 
+    _before_part = "_"
+    _update = _update_gru
+
     def __init__(self, num_hidden: int, prefix: str = "gru_", params: RNNParams | None = None) -> None:
         super().__init__(num_hidden, "gru", prefix, params)
 
-    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
-        """Add one step to the graph; see `BaseRNNCell`."""
-        self.check_states(states)
-        name = self.next_name()
-        i2h = self.project("i2h", inputs, f"{name}_i2h")
-        h2h = self.project("h2h", states[0], f"{name}_h2h")
-        output = update_gru(name, i2h, h2h, states[0])
-        return output, [output]
+
+Pair = tuple[int, int]
+
+
+def leaky(inputs: Symbol, **kwargs: Any) -> Symbol:
+    """Apply the leaky rectifier with slope 0.2."""
+    found: Symbol = sym.LeakyReLU(inputs, act_type="leaky", slope=0.2, **kwargs)
+    return found
+
+
+class BaseConvRNNCell(GatedCell):
+    """Interface of the convolutional cells: one convolution of the input, one of the hidden state.
+
+    Args:
+        input_shape: shape of one step's input with any batch size, in `conv_layout`.
+        h2h_kernel: window over the state, odd so that the state keeps its size.
+        h2h_dilate: distance of the window's elements.
+        i2h_stride: step between windows over the input.
+        i2h_dilate: distance of the window's elements.
+        i2h_weight_initializer: of the input's weight; None leaves it to the Module's.
+        h2h_weight_initializer: of the state's weight; None leaves it to the Module's.
+        i2h_bias_initializer: of the input's bias.
+        h2h_bias_initializer: of the state's bias.
+        activation: `act_type` of `sym.Activation`, or a function of symbols.
+        prefix: put before the names of its nodes and weights; None means `default_prefix`.
+        params: weights to share with other cells.
+        conv_layout: layout of the convolutions, "NCHW" or "NHWC".
+
+    Raises:
+        ArgumentError: `h2h_kernel` has an even size.
+        ShapeError: the window does not fit the input.
+
+    Source: Shi et al., "Convolutional LSTM network", 2015; MXNet 1.9.1 `rnn.BaseConvRNNCell`.
+    """
+
+    mode: ClassVar[str] = "rnn_tanh"
+    """Decides the gates, see `ops.nn.rnn_weights`."""
+
+    default_prefix: ClassVar[str] = ""
+    """Prefix of a cell that is given none."""
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_hidden: int,
+        h2h_kernel: Pair = (3, 3),
+        h2h_dilate: Pair = (1, 1),
+        i2h_kernel: Pair = (3, 3),
+        i2h_stride: Pair = (1, 1),
+        i2h_pad: Pair = (1, 1),
+        i2h_dilate: Pair = (1, 1),
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        activation: Activation = leaky,
+        prefix: str | None = None,
+        params: RNNParams | None = None,
+        conv_layout: str = "NCHW",
+    ) -> None:
+        if any(size % 2 == 0 for size in h2h_kernel):
+            raise ArgumentError(
+                f"{type(self).__name__}: h2h_kernel is {h2h_kernel}, expected odd sizes: the state keeps its size"
+            )
+        super().__init__(
+            num_hidden,
+            self.mode,
+            self.default_prefix if prefix is None else prefix,
+            params,
+            i2h_weight={"init": i2h_weight_initializer},
+            h2h_weight={"init": h2h_weight_initializer},
+            i2h_bias={"init": i2h_bias_initializer},
+            h2h_bias={"init": h2h_bias_initializer},
+        )
+        around = tuple(dilate * (size - 1) // 2 for size, dilate in zip(h2h_kernel, h2h_dilate))
+        self._activation = activation
+        self._layout = conv_layout
+        channels = conv_layout.index("C")
+        self._slicing = (
+            {} if channels == 1 and self.mode == "gru" else {"axis": channels}
+        )  # as MXNet writes it
+        self._maps: dict[str, dict[str, Any]] = {
+            "i2h": {"kernel": i2h_kernel, "stride": i2h_stride, "pad": i2h_pad, "dilate": i2h_dilate},
+            "h2h": {"kernel": h2h_kernel, "stride": (1, 1), "pad": around, "dilate": h2h_dilate},
+        }
+        trial = sym.Convolution(
+            sym.Variable("data"), num_filter=num_hidden, layout=conv_layout, **self._maps["i2h"]
+        )
+        found = trial.infer_shape(data=tuple(input_shape))[1][0]
+        self._state_shape = (0, *found[1:])
+
+    def project(self, part: str, data: Symbol, name: str) -> Symbol:
+        weight, bias = self._variables[f"{part}_weight"], self._variables[f"{part}_bias"]
+        width = self.num_hidden * len(self.gates)
+        found: Symbol = sym.Convolution(
+            data, weight, bias, num_filter=width, layout=self._layout, name=name, **self._maps[part]
+        )
+        return found
+
+
+class ConvRNNCell(BaseConvRNNCell):
+    """Compute one step of a plain convolutional network; arguments as for `BaseConvRNNCell`."""
+
+    default_prefix = "ConvRNN_"
+    _update = _update_plain
+
+
+class ConvLSTMCell(BaseConvRNNCell):
+    """Compute one step of a convolutional LSTM; arguments as for `BaseConvRNNCell`, states are (hidden, cell)."""
+
+    mode = "lstm"
+    default_prefix = "ConvLSTM_"
+    _update = _update_lstm
+
+
+class ConvGRUCell(BaseConvRNNCell):
+    """Compute one step of a convolutional GRU; arguments as for `BaseConvRNNCell`."""
+
+    mode = "gru"
+    default_prefix = "ConvGRU_"
+    _update = _update_gru

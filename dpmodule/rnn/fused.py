@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import initializer
@@ -12,11 +12,9 @@ from ..base import ArgumentError
 from ..ndarray import NDArray
 from ..ops.nn import rnn_weights
 from ..symbol import Symbol
-from .base import Arrays, BaseRNNCell, RNNParams, flatten_states, taken
+from .base import Arrays, BaseRNNCell, RNNParams, Steps, as_merged, flatten_states, shaped, taken, time_axis
 from .cell import GRUCell, LSTMCell, RNNCell
-from .modifier import DropoutCell
-from .stack import BidirectionalCell, SequentialRNNCell
-from .steps import Steps, as_merged, shaped, time_axis
+from .compound import BidirectionalCell, DropoutCell, SequentialRNNCell
 
 
 class FusedRNNCell(BaseRNNCell):
@@ -90,16 +88,9 @@ class FusedRNNCell(BaseRNNCell):
             "FusedRNNCell cannot be called for one step; use unroll, or unfuse() and call that"
         )
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Symbol | Iterable[Symbol],
-        begin_state: Sequence[Any] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Symbol | None = None,
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None, valid_length: Any
     ) -> tuple[Steps, list[Any]]:
-        self.reset()
         axis = time_axis(layout)
         data = as_merged(length, inputs, axis)
         if axis == 1:
@@ -109,7 +100,7 @@ class FusedRNNCell(BaseRNNCell):
         outputs = found[0]
         if axis == 1:
             outputs = sym.swapaxes(outputs, dim1=0, dim2=1)
-        return shaped(length, outputs, axis, merge_outputs), list(found)[1:]
+        return shaped(length, outputs, axis, merge), list(found)[1:]
 
     def _operator(self, data: Symbol, states: Sequence[Symbol], valid_length: Symbol | None) -> Symbol:
         """Return the operator's outputs from data (T, N, C)."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ops.namespaces import named_in
-from ..ops.namespaces import names_in as names_in
+from ..ops.registry import named_in
+from ..ops.registry import names_in as names_in
 from .symbol import Face, face
 
 

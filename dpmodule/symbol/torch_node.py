@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, dtype_name
 from ..graph import Node
-from ..ops.torch_call import TorchCall
-from ..ops.torch_slots import TorchSlot
+from ..ops.torch_call import TorchCall, TorchSlot
 from .compose import apply_op
 from .symbol import Symbol
 

@@ -8,7 +8,7 @@ import pytest
 
 import dpmodule.autobatch as dy
 from dpmodule import native
-from dpmodule.autobatch.ops import native_numbers
+from dpmodule.autobatch.ops import native_kernels
 from dpmodule.autobatch.ops.spec import find, names
 
 RECORDS = [find(name) for name in names()]
@@ -53,11 +53,11 @@ def test_arguments_can_be_named_and_left_out(engine):
 def test_functions_of_records_run_natively_by_their_names():
     dy.configure(engine="native")
     for op in FUNCTIONS:
-        if op.name not in native_numbers.UNARY:
+        if op.name not in native_kernels.UNARY:
             assert op.kernel is not None
             continue
         dy.renew_cg()
         machine, x = dy.cg().machine, dy.inputTensor([0.25, 0.5])
         for node in (getattr(dy, op.name)(x).node, dy.cg().append(op, (0.5,) * bool(op.argument), (x.node,))):
             kernel, kind, *_ = machine.describe(machine.signature_of(node))
-            assert (kernel, kind) == (native_numbers.OP["unary"], native_numbers.UNARY[op.name])
+            assert (kernel, kind) == (native_kernels.OP["unary"], native_kernels.UNARY[op.name])

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import machines, settings
 from benchmarks.parts import fit
-from benchmarks.report import Section
+from benchmarks.report import Section, tables_of
 
 ROOT = Path(__file__).parents[2]
 SHARED = [
@@ -66,7 +66,7 @@ def test_named_parts_run_in_their_session(measured, tmp_path):
     session = measured[0][1]
     assert (session.rounds, session.quick) == (3, False)
     assert session.against == {"mxnet": "a", "lightning": "b=c"}
-    text = (tmp_path / "found.md").read_text(encoding="utf-8")
+    text = (tmp_path / "found_tables.md").read_text(encoding="utf-8")
     assert text.index("## fit") < text.index("## ops")
 
 
@@ -121,7 +121,7 @@ def test_a_setting_makes_a_column_alone(measured, old_processor, tmp_path):
     assert [name for name, _ in measured] == ["fit", "fit", "bucketing", "kernels"]
     assert [session.clock for _, session in measured] == ["cpu", "wall", "wall", "wall"]
     assert (tmp_path / "results.json").read_bytes() == before
-    text = output.read_text(encoding="utf-8")
+    text = tables_of(output).read_text(encoding="utf-8")
     cores = os.cpu_count()
     columns = (
         f"Old, {cores} cores, all instructions, 1 thread",
@@ -171,8 +171,8 @@ def test_an_interpreter_without_the_package_ends_with_2_and_leaves_the_others_in
         f"--against mxnet={tmp_path}/python: no Python with mxnet is there; its rows are left out",
         f"--against onnxruntime={tmp_path}: no Python with onnxruntime is there; its rows are left out",
     ]
-    assert "| ours |" in output.read_text(encoding="utf-8")
-    assert "mxnet" not in output.read_text(encoding="utf-8")
+    assert "| ours |" in tables_of(output).read_text(encoding="utf-8")
+    assert "mxnet" not in tables_of(output).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -204,7 +204,7 @@ def test_a_quick_comparison_under_another_interpreter(tmp_path, monkeypatch):
     output = tmp_path / "found.md"
     done = run("fit", "--against", f"mxnet={sys.executable}", "--output", str(output))
     assert done.returncode == 0, done.stdout + done.stderr
-    text, _, columns = output.read_text(encoding="utf-8").partition("## Processors and settings")
+    text, _, columns = tables_of(output).read_text(encoding="utf-8").partition("## Processors and settings")
     assert "ours against mxnet, NCHW/fused/slices" in text
     assert text.count("| MXNet |") == 7
     assert text.count("| torch.compile |") == 2

@@ -2,12 +2,14 @@
 
 import json
 import re
+from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks import figures
 from benchmarks.machines import columns
-from benchmarks.report import data_of, read, render
+from benchmarks.report import data_of, read, render, tables_of
+from benchmarks.summary import SYSTEMS, picture, summary
 
 RESULTS = json.loads(figures.RESULTS.read_text(encoding="utf-8"))
 TABLE = [
@@ -44,11 +46,28 @@ def test_pages_that_people_write_are_read():
 def test_the_report_is_what_the_figures_give():
     report = figures.ROOT / "benchmarks" / "RESULTS.md"
     assert data_of(report) == figures.RESULTS
-    lines = report.read_text(encoding="utf-8").splitlines()
-    whole = render(read(figures.RESULTS)) + columns(report.with_name("machines"))
-    pairs = enumerate(zip(lines, whole.splitlines(), strict=True), 1)
-    typed = [f"benchmarks/RESULTS.md:{number}" for number, (found, given) in pairs if found != given]
-    assert not typed, f"{typed[0]}: typed by hand; run python -m benchmarks PART --write"
+    sections = read(figures.RESULTS)
+    tables = render(sections) + columns(report.with_name("machines"))
+    for path, whole in (
+        (report, summary(sections)),
+        (report.with_name("results.svg"), picture(sections)),
+        (tables_of(report), tables),
+    ):
+        pairs = enumerate(
+            zip(path.read_text(encoding="utf-8").splitlines(), whole.splitlines(), strict=True), 1
+        )
+        typed = [f"{path.name}:{number}" for number, (found, given) in pairs if found != given]
+        assert not typed, f"{typed[0]}: typed by hand; run python -m benchmarks PART --write"
+
+
+def test_the_summary_is_a_page_that_names_every_system():
+    sections = read(figures.RESULTS)
+    text = summary(sections)
+    assert len(text.splitlines()) <= 60
+    rows = [row for rows in SYSTEMS.values() for row in rows]
+    assert all(f"| {what} | {others.split('|')[0]}" in text for what, _, _, others in rows)
+    drawn = ElementTree.fromstring(picture(sections))
+    assert len(drawn.findall("{*}rect")) == sum(len(others.split("|")) for *_, others in rows)
 
 
 def problems(tmp_path, text):

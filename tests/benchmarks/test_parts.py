@@ -15,6 +15,7 @@ import dpmodule as mx
 from benchmarks import corpus
 from benchmarks.networks import NETWORKS
 from benchmarks.parts.fit import modes, variants
+from benchmarks.report import tables_of
 from benchmarks.sides import plain_networks
 from benchmarks.workloads import WORKLOADS, examples, first_value
 from helpers.programs import run_module
@@ -76,7 +77,7 @@ def quick(tmp_path, *parts):
     options = ["--quick", "--rounds", 1, "--output", output]
     done = run_module("benchmarks", *parts, *options, seconds=150, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
-    return output.read_text(encoding="utf-8")
+    return tables_of(output).read_text(encoding="utf-8")
 
 
 def quick_figures(tmp_path, part):

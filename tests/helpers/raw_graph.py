@@ -10,7 +10,7 @@ import weakref
 
 import torch
 
-from dpmodule.autobatch.ops.native_numbers import BINARY, OP, REDUCTION, UNARY
+from dpmodule.autobatch.ops.native_kernels import BINARY, OP, REDUCTION, UNARY
 from dpmodule.autobatch.storage import LookupStorage, ParameterStorage
 
 OF_ONE = {

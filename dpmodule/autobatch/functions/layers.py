@@ -8,14 +8,11 @@ from typing import Any
 from ..arguments import flag, number_from, probability, whole
 from ..errors import ArgumentError, ForeignValueError, ShapeError, user_line
 from ..expression import Expression, apply, apply_to_padded, fast_form, handle_of, listed, node_of, plain
-from ..ops import convolution
-from ..ops import noise as noises
-from ..ops.normal import LAYER_NORM, WEIGHT_NORM
-from ..ops.recurrent import LSTM_C, LSTM_GATES, LSTM_H, NOISY_LSTM_GATES
+from ..ops import convolution, layers
 from ..ops.spec import Operation
 from ..ops.unary import IDENTITY
 from ..session import state
-from .combine import concatenate
+from .arithmetic import concatenate
 
 
 def _pair(name: str, values: Sequence[int]) -> tuple[int, int]:
@@ -141,7 +138,7 @@ def dropout(x: Expression, p: float) -> Expression:
         ArgumentError: `p` is no probability.
     """
     rate = _rate(p)
-    return _drawn(noises.DROPOUT, (x,), (rate,)) if rate else handle_of(node_of(x), state.graph.version)
+    return _drawn(layers.DROPOUT, (x,), (rate,)) if rate else handle_of(node_of(x), state.graph.version)
 
 
 @fast_form
@@ -151,19 +148,19 @@ def dropout_dim(x: Expression, d: int, p: float) -> Expression:
     Args:
         d: the dimension.
     """
-    return _drawn(noises.DROPOUT_DIM, (x,), (_rate(p), whole(d, "dropout_dim: d")))
+    return _drawn(layers.DROPOUT_DIM, (x,), (_rate(p), whole(d, "dropout_dim: d")))
 
 
 @fast_form
 def dropout_batch(x: Expression, p: float) -> Expression:
     """Do what `dropout` does, to whole elements of the minibatch."""
-    return _drawn(noises.DROPOUT_BATCH, (x,), (_rate(p),))
+    return _drawn(layers.DROPOUT_BATCH, (x,), (_rate(p),))
 
 
 @fast_form
 def block_dropout(x: Expression, p: float) -> Expression:
     """Do what `dropout` does, to all elements at once."""
-    return _drawn(noises.BLOCK_DROPOUT, (x,), (_rate(p),))
+    return _drawn(layers.BLOCK_DROPOUT, (x,), (_rate(p),))
 
 
 @fast_form
@@ -176,7 +173,7 @@ def noise(x: Expression, stddev: float) -> Expression:
     Raises:
         ArgumentError: `stddev` is negative.
     """
-    return _drawn(noises.NOISE, (x,), (number_from(stddev, 0.0, "noise: stddev"),))
+    return _drawn(layers.NOISE, (x,), (number_from(stddev, 0.0, "noise: stddev"),))
 
 
 def available_devices() -> list[str]:
@@ -216,7 +213,7 @@ def _gates(
     x = concatenate(x_t) if isinstance(x_t, (list, tuple)) else x_t
     given: list[Any] = [x, *operands, *masks]
     attrs = (number_from(std, 0.0, "weightnoise_std"), bool(masks))
-    return _drawn(NOISY_LSTM_GATES, given, attrs) if std else apply(LSTM_GATES, given, attrs)
+    return _drawn(layers.NOISY_LSTM_GATES, given, attrs) if std else apply(layers.LSTM_GATES, given, attrs)
 
 
 def vanilla_lstm_gates(
@@ -322,7 +319,7 @@ def vanilla_lstm_c(c_tm1: Expression, gates_t: Expression) -> Expression:
         c_tm1: the memory before (H).
         gates_t: the gates (4H).
     """
-    return apply(LSTM_C, (c_tm1, gates_t))
+    return apply(layers.LSTM_C, (c_tm1, gates_t))
 
 
 def vanilla_lstm_h(c_t: Expression, gates_t: Expression) -> Expression:
@@ -332,7 +329,7 @@ def vanilla_lstm_h(c_t: Expression, gates_t: Expression) -> Expression:
         c_t: the memory (H).
         gates_t: the gates (4H).
     """
-    return apply(LSTM_H, (c_t, gates_t))
+    return apply(layers.LSTM_H, (c_t, gates_t))
 
 
 def layer_norm(x: Expression, g: Expression, b: Expression) -> Expression:
@@ -343,9 +340,9 @@ def layer_norm(x: Expression, g: Expression, b: Expression) -> Expression:
     Source: Ba, Kiros, Hinton, "Layer normalization", 2016, with DyNet's standard deviation (without an epsilon).
     """
     try:
-        return plain(LAYER_NORM, x, g, b)
+        return plain(layers.LAYER_NORM, x, g, b)
     except ShapeError as error:
-        return apply_to_padded(error, LAYER_NORM, (x, g, b))
+        return apply_to_padded(error, layers.LAYER_NORM, (x, g, b))
 
 
 def weight_norm(w: Expression, g: Expression) -> Expression:
@@ -355,4 +352,4 @@ def weight_norm(w: Expression, g: Expression) -> Expression:
         g: their length; one number.
     Source: Salimans and Kingma, "Weight normalization", 2016.
     """
-    return apply(WEIGHT_NORM, (w, g))
+    return apply(layers.WEIGHT_NORM, (w, g))

@@ -7,20 +7,7 @@ from collections.abc import Sequence
 from ..arguments import TOO_LARGE, number, number_from, one_or_several, place, whole
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
 from ..expression import Expression, apply, apply_to_padded, fast_form, node_of, not_empty, plain
-from ..ops import loss
-from ..ops.loss import HUBER
-from ..ops.softmax import (
-    CONSTRAINED_SOFTMAX,
-    HINGE,
-    HINGE_BATCH,
-    HINGE_DIM,
-    LOG_SOFTMAX,
-    PICKNEGLOGSOFTMAX,
-    PICKNEGLOGSOFTMAX_BATCH,
-    RESTRICTED,
-    SOFTMAX,
-    SPARSEMAX,
-)
+from ..ops import losses
 from ..session import state
 
 
@@ -71,7 +58,7 @@ def softmax(x: Expression, d: int = 0) -> Expression:
     Raises:
         ShapeError: there is no such dimension.
     """
-    return apply(SOFTMAX, (x,), (whole(d, "softmax: d"),))
+    return apply(losses.SOFTMAX, (x,), (whole(d, "softmax: d"),))
 
 
 @fast_form
@@ -84,8 +71,8 @@ def log_softmax(x: Expression, restrict: Sequence[int] | None = None) -> Express
             become -inf.
     """
     if restrict is None:
-        return apply(LOG_SOFTMAX, (x,))
-    return apply(RESTRICTED, (x,), (tuple(_labels("log_softmax", x, restrict)),))
+        return apply(losses.LOG_SOFTMAX, (x,))
+    return apply(losses.RESTRICTED, (x,), (tuple(_labels("log_softmax", x, restrict)),))
 
 
 @fast_form
@@ -101,7 +88,7 @@ def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     """
     if type(v) is not int and not isinstance(v := one_or_several(v, "PickNegLogSoftmax"), int):
         return pickneglogsoftmax_batch(x, v)
-    return apply(PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
+    return apply(losses.PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
 
 
 @fast_form
@@ -118,7 +105,7 @@ def pickneglogsoftmax_batch(x: Expression, vs: Sequence[int]) -> Expression:
         ShapeError: there are more or fewer labels than elements of the minibatch.
     """
     labels = _labels("PickNegLogSoftmax", x, vs)
-    return apply(PICKNEGLOGSOFTMAX_BATCH, (x,), (len(labels),), labels)
+    return apply(losses.PICKNEGLOGSOFTMAX_BATCH, (x,), (len(labels),), labels)
 
 
 @fast_form
@@ -135,7 +122,7 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
     """
     if type(v) is not int and not isinstance(v := one_or_several(v, "Hinge"), int):
         return hinge_batch(x, v, m)
-    return apply(HINGE, (x,), (_margin(m),), checked_label("Hinge", x, v))
+    return apply(losses.HINGE, (x,), (_margin(m),), checked_label("Hinge", x, v))
 
 
 def hinge_batch(x: Expression, vs: Sequence[int], m: float = 1.0) -> Expression:
@@ -145,7 +132,7 @@ def hinge_batch(x: Expression, vs: Sequence[int], m: float = 1.0) -> Expression:
         vs: one label for each.
     """
     labels = _labels("Hinge", x, vs)
-    return apply(HINGE_BATCH, (x,), (_margin(m), len(labels)), labels)
+    return apply(losses.HINGE_BATCH, (x,), (_margin(m), len(labels)), labels)
 
 
 def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Expression:
@@ -166,7 +153,7 @@ def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Ex
         raise ShapeError(
             f"hinge_dim: {len(labels)} labels for a matrix {sizes}, expected {sizes[1 - axis]} (at {user_line()})"
         )
-    return apply(HINGE_DIM, (x,), (axis, _margin(m)), labels)
+    return apply(losses.HINGE_DIM, (x,), (axis, _margin(m)), labels)
 
 
 def sparsemax(x: Expression) -> Expression:
@@ -176,7 +163,7 @@ def sparsemax(x: Expression) -> Expression:
         x: a vector.
     Source: Martins and Astudillo, "From softmax to sparsemax", 2016.
     """
-    return apply(SPARSEMAX, (x,))
+    return apply(losses.SPARSEMAX, (x,))
 
 
 def constrained_softmax(x: Expression, y: Expression) -> Expression:
@@ -186,7 +173,7 @@ def constrained_softmax(x: Expression, y: Expression) -> Expression:
         y: the bounds.
     Source: Martins and Kreutzer, "Learning what's easy", 2017.
     """
-    return apply(CONSTRAINED_SOFTMAX, (x, y))
+    return apply(losses.CONSTRAINED_SOFTMAX, (x, y))
 
 
 def squared_distance(x: Expression, y: Expression) -> Expression:
@@ -196,9 +183,9 @@ def squared_distance(x: Expression, y: Expression) -> Expression:
         y: the other, of its dimensions.
     """
     try:
-        return plain(loss.SQUARED_DISTANCE, x, y)
+        return plain(losses.SQUARED_DISTANCE, x, y)
     except ShapeError as error:
-        return apply_to_padded(error, loss.SQUARED_DISTANCE, (x, y))
+        return apply_to_padded(error, losses.SQUARED_DISTANCE, (x, y))
 
 
 def l1_distance(x: Expression, y: Expression) -> Expression:
@@ -208,9 +195,9 @@ def l1_distance(x: Expression, y: Expression) -> Expression:
         y: the other, of its dimensions.
     """
     try:
-        return plain(loss.L1, x, y)
+        return plain(losses.L1, x, y)
     except ShapeError as error:
-        return apply_to_padded(error, loss.L1, (x, y))
+        return apply_to_padded(error, losses.L1, (x, y))
 
 
 def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression:
@@ -222,9 +209,9 @@ def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression
     """
     attrs = (c if type(c) is float else number(c, "huber_distance: c"),)
     try:
-        return apply(HUBER, (x, y), attrs)
+        return apply(losses.HUBER, (x, y), attrs)
     except ShapeError as error:
-        return apply_to_padded(error, HUBER, (x, y), attrs)
+        return apply_to_padded(error, losses.HUBER, (x, y), attrs)
 
 
 def binary_log_loss(x: Expression, y: Expression) -> Expression:
@@ -233,7 +220,7 @@ def binary_log_loss(x: Expression, y: Expression) -> Expression:
     Args:
         y: what they should be.
     """
-    return apply(loss.BINARY_LOG, (x, y))
+    return apply(losses.BINARY_LOG, (x, y))
 
 
 def pairwise_rank_loss(x: Expression, y: Expression, m: float = 1.0) -> Expression:
@@ -242,7 +229,7 @@ def pairwise_rank_loss(x: Expression, y: Expression, m: float = 1.0) -> Expressi
     Args:
         x: scores that should be greater, as one row or number.
     """
-    return apply(loss.RANK, (x, y), (number(m, "m"),))
+    return apply(losses.RANK, (x, y), (number(m, "m"),))
 
 
 @fast_form
@@ -255,4 +242,4 @@ def poisson_loss(log_lambda: Expression, x: int) -> Expression:
     Raises:
         BoundsError: it does not fit 32 bits, or is negative.
     """
-    return apply(loss.POISSON, (log_lambda,), (), place(x, TOO_LARGE, "poisson_loss: x"))
+    return apply(losses.POISSON, (log_lambda,), (), place(x, TOO_LARGE, "poisson_loss: x"))

@@ -9,7 +9,7 @@ from ..errors import ArgumentError, BoundsError, NegativeIndexError, user_line
 from ..expression import Expression, apply, fast_form, listed, node_of
 from ..ops import reduce
 from ..session import state
-from .elementwise import function_of
+from .arithmetic import function_of
 
 
 def _unsigned(value: int, least: int, what: str) -> int:

@@ -16,23 +16,14 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from ..base_graph import FEW, BaseGraph, inputs_of, known_as, way_of
 from ..errors import StateError
-from ..interface import Marks, RanBatch
-from ..ops.native_numbers import OP, SOURCES, kernel_name
-from ..ops.source import PARAMETER
+from ..graph import FEW, EngineGraph, Marks, RanBatch, inputs_of, known_as, way_of
+from ..ops.native_kernels import OP, SOURCES, kernel_name
 from ..ops.spec import Dim, Operation
-from .nodes import NativeNodes, as_buffer
-from .parameters import NativeParameters
+from .nodes import NativeNodes, NativeParameters, as_buffer
 from .torch_calls import Caller, CallKind
 
 Tensor = torch.Tensor
-
-
-class _Named(NamedTuple):
-    """Stands for an operation of which only the name is known."""
-
-    name: str
 
 
 class NativeOperation(NamedTuple):
@@ -50,17 +41,7 @@ class NativeOperation(NamedTuple):
     call: CallKind | None
 
 
-class _Signature:
-    """What a node is, as far as others ask: its `Dim` and its operation, `PARAMETER` or something with a name."""
-
-    __slots__ = ("dim", "kind", "op")
-
-    def __init__(self, dim: Dim, op: Operation | _Named) -> None:
-        self.dim, self.op = dim, op
-        self.kind = self
-
-
-class NativeGraph(BaseGraph):
+class NativeGraph(EngineGraph):
     """The node table and engine in C++."""
 
     engine_name = "native"
@@ -167,11 +148,10 @@ class NativeGraph(BaseGraph):
         return found
 
     @override
-    def signature(self, node: int) -> _Signature:
+    def operation_of(self, node: int) -> str:
         machine = self.machine
-        if machine.parameter_of(node) >= 0:
-            return _Signature(self.dim(node), PARAMETER)
-        return _Signature(self.dim(node), _Named(self.operation(machine.signature_of(node)).name))
+        is_parameter = machine.parameter_of(node) >= 0
+        return "parameter" if is_parameter else self.operation(machine.signature_of(node)).name
 
     @override
     def forward(self, node: int) -> None:
@@ -311,7 +291,7 @@ class NativeGraph(BaseGraph):
 
     @override
     def is_given(self, node: int) -> bool:
-        return self.signature(node).op.name == "input" and self._root < self.machine.computed
+        return self.operation_of(node) == "input" and self._root < self.machine.computed
 
     @override
     def operands(self, node: int) -> tuple[int, ...]:

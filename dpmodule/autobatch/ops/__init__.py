@@ -1,8 +1,8 @@
 """The table of operations that both engines of automatic batching run.
 
 A record (`spec.Operation`) says all of an operation: its shape rule, what may share a batch, value and gradient in
-torch, and how a node is added to the native engine (`kernels`, by the numbers that the extension tells,
-`native_numbers`). Functions of one expression, perhaps with a number beside it, are made of their records,
+torch, and how a node is added to the native engine (`native_kernels`, by the numbers that the extension
+tells). Functions of one expression, perhaps with a number beside it, are made of their records,
 documentation and arguments included; all others are written down in `functions`, where their arguments are checked.
 
 Derivatives are written down rather than left to autograd, which runs the operation once more: backward passes over

@@ -1,4 +1,4 @@
-"""Operations on the elements of two operands, and sums of many.
+"""Operations on the elements of two operands, and sums, means and maxima of many.
 
 Dimensions count from the first one, as in DyNet: a vector of 3 beside a matrix (3, 4) is one column.
 """
@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from .kernels import binary, plain
-from .native_numbers import OP, REDUCTION, Attrs, Machine, Nodes
+from .native_kernels import OP, REDUCTION, Attrs, Machine, Nodes, binary, plain, unary
 from .spec import BatchCall, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, target, wide
+from .unary import same_shape
 
 Tensor = torch.Tensor
 
@@ -206,7 +206,7 @@ def _sum_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
 
 
 def max_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    """Add a node of the maxima of operands; see `native_numbers.Maker`."""
+    """Add a node of the maxima of operands; see `native_kernels.Maker`."""
     if len(args) == 2:
         return _TWO_MAXIMA(engine, attrs, args, aux)
     return engine.kernel(OP["sum"], REDUCTION["max_dim"], args)
@@ -228,3 +228,61 @@ MAX = declare("max", equal("max"), _maximum, _maximum_grad, kernel=max_kernel)
 MIN = declare("min", equal("min"), _minimum, _minimum_grad, kernel=binary("min"))
 LOGSUMEXP = declare("logsumexp", equal("logsumexp"), _logsumexp, _logsumexp_grad, kernel=_logsumexp_kernel)
 COLWISE_ADD = declare("colwise_add", _colwise_shape, _colwise, kernel=plain("colwise_add"))
+
+
+def _segments(call: BatchCall) -> Tensor:
+    """Return the number of the node that every operand belongs to."""
+    counts = torch.tensor(call.counts, device=call.device)
+    return torch.repeat_interleave(torch.arange(call.count, device=call.device), counts)
+
+
+def _sum_many(call: BatchCall, x: Tensor) -> Tensor:
+    if call.count == 1:
+        return x.sum(0, keepdim=True)
+    call.saved = _segments(call)
+    found = torch.zeros(call.count, *x.shape[1:], dtype=x.dtype, device=x.device)
+    return found.index_add_(0, call.saved, x)
+
+
+def _sum_many_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
+    return [g.expand_as(x) if call.count == 1 else g.index_select(0, call.saved)]
+
+
+def _weights(call: BatchCall, like: Tensor) -> Tensor:
+    counts = torch.tensor(call.counts, device=like.device, dtype=like.dtype)
+    return counts.view(-1, *[1] * (like.dim() - 1))
+
+
+def _average(call: BatchCall, x: Tensor) -> Tensor:
+    return _sum_many(call, x) / _weights(call, x)
+
+
+def _average_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
+    return _sum_many_grad(call, g / _weights(call, g), x)
+
+
+def _max(call: BatchCall, x: Tensor) -> Tensor:
+    found, call.saved = x.reshape(call.count, -1, *x.shape[1:]).max(1)
+    return found
+
+
+def _max_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
+    found = torch.zeros(call.count, x.shape[0] // call.count, *x.shape[1:], dtype=g.dtype, device=g.device)
+    found.scatter_(1, call.saved.unsqueeze(1), g.unsqueeze(1))
+    return [found.reshape(x.shape)]
+
+
+def _average_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    total = engine.kernel(OP["sum"], 0, args)
+    return -1 if total < 0 else _SCALED(engine, (), (total,), 1.0 / len(args))
+
+
+_SCALED = unary("scale")
+
+SUM_MANY = declare(
+    "sum_many", same_shape, _sum_many, _sum_many_grad, many=True, ragged=True, kernel=plain("sum")
+)
+AVERAGE_MANY = declare(
+    "average", same_shape, _average, _average_grad, many=True, ragged=True, kernel=_average_kernel
+)
+MAX_MANY = declare("max_many", same_shape, _max, _max_grad, many=True, kernel=max_kernel)

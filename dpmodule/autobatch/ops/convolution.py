@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from ..arguments import TOO_LARGE
-from .kernels import NodeLayout, arranged, fits, reduced
-from .native_numbers import CONVOLUTION, OP, Attrs, Machine, Nodes
+from .native_kernels import CONVOLUTION, OP, Attrs, Machine, NodeLayout, Nodes, arranged, fits, reduced
 from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, same_batch
 
 Tensor = torch.Tensor

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from ..arguments import TOO_LARGE
-from .kernels import NodeLayout, arranged
-from .native_numbers import OP, Attrs, Machine, Nodes
+from .native_kernels import OP, Attrs, Machine, NodeLayout, Nodes, arranged
 from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, target
 
 Tensor = torch.Tensor

@@ -9,7 +9,7 @@ import torch
 
 from ..arguments import TOO_LARGE, whole
 from ..errors import ArgumentError, BoundsError, ForeignValueError, user_line
-from .native_numbers import LAST_AXIS, OP, Attrs, Machine, Nodes
+from .native_kernels import LAST_AXIS, OP, Attrs, Machine, Nodes
 from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, shown, zeros_for
 
 Tensor = torch.Tensor

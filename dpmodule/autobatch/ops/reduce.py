@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from ..arguments import TOO_LARGE
-from .kernels import along, plain, reduced
-from .native_numbers import Attrs, Machine, Maker, Nodes
+from .native_kernels import Attrs, Machine, Maker, Nodes, along, plain, reduced
 from .pick import without
 from .spec import (
     BatchCall,

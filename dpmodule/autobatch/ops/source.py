@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from .native_numbers import Attrs
+from .native_kernels import Attrs
 from .spec import BatchCall, Dim, Dims, Grads, declare
 
 Tensor = torch.Tensor

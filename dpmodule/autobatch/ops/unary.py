@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from .kernels import unary
-from .native_numbers import OP, Attrs, Machine, Maker, Nodes
-from .native_numbers import UNARY as KINDS
+from .native_kernels import OP, Attrs, Machine, Maker, Nodes, unary
+from .native_kernels import UNARY as KINDS
 from .spec import Argument, BatchCall, Dim, Dims, Grads, Operation, declare, target
 
 Tensor = torch.Tensor
@@ -137,7 +136,7 @@ UNARY: dict[str, Operation] = {each.name: each for each in _FUNCTIONS}
 
 
 def raise_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    """Add a node of powers of an operand, the own number being the exponent; see `native_numbers.Maker`."""
+    """Add a node of powers of an operand, the own number being the exponent; see `native_kernels.Maker`."""
     name = {2.0: "square", 3.0: "cube"}.get(aux, "power_number")
     return engine.kernel(OP["unary"], KINDS[name], args, aux if name == "power_number" else 0.0)
 

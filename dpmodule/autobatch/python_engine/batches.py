@@ -1,21 +1,22 @@
-"""Runs batches: gathers their operands, calls their operations, and keeps a record of each."""
+"""Runs batches, and their backward passes: gathers operands, calls operations, keeps a record of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from ..base_graph import aux_tensor, run_call
-from ..interface import Options
+from ..graph import Options
+from ..ops.linear import product
 from ..ops.source import PARAMETER
-from ..ops.spec import BatchCall
-from .consumers import Record, Where
+from ..ops.spec import BatchCall, Dim, aux_tensor, grad_call, run_call
 from .schedule import side_by_side
-from .signature import BatchPlan, BatchStep, Signature, SignatureTable
-from .values import Pool, Values
+from .signature import BatchPlan, BatchStep, Signature, SignatureTable, Stacked
+from .values import Pool, Reads, Record, Values, Where, mark_operands, merged, reached_nodes, reads_of
 
 Tensor = torch.Tensor
 
@@ -137,3 +138,275 @@ def _split_by_matrix(step: BatchStep) -> list[BatchStep]:
     if not 0 < len(cuts) < count // 4:
         return [step]
     return [BatchStep(kind, step.nodes[part], step.args[part]) for part in np.split(order, cuts)]
+
+
+Ints = NDArray[np.int64]
+
+
+class BackwardPass:
+    """The gradients of one number with respect to all nodes it depends on.
+
+    Batches go through whole, where the root depends on a part of their nodes, too: the others have gradients of zero.
+    But zero times an infinite derivative is not a number. Where that comes of it, all is done once more, with those
+    nodes alone that count. Products of whole batches that make up the gradient of a matrix are put off to the end and
+    added in one product.
+
+    Shape:
+        gradients: (rows, batch, *d), by the shape of the nodes.
+
+    Args:
+        root: the number of the node.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        computed: int,
+        failed: frozenset[int],
+        signature: Signature,
+        aux: Mapping[int, Any],
+        root: int,
+        full: bool,
+    ) -> None:
+        self.root, self._full = root, full
+        self._batches, self._computed, self._failed, self._aux = batches, computed, failed, aux
+        self._rows = batches.values.rows  # as they are now: `Engine.revert` goes on with a copy
+        self._reads: Reads | None = None
+        self._reset()
+        if signature.kind.op is PARAMETER:
+            self._add_to_parameter(signature.kind.attrs, torch.ones_like(batches.value(root, signature)[0]))
+        else:
+            records = [record for record in batches.records if full or record.step.kind.needs]
+            if signature.needs and not full:
+                self._reads = reads_of(records, root, computed)
+            self._pass(records, signature.dim)
+        self._add_to_storages()
+
+    def _reset(self) -> None:
+        """Begin without any gradient."""
+        self._tensors: dict[Dim, Tensor] = {}
+        self._parameters: dict[Any, Tensor] = {}
+        self._deferred: dict[tuple[Any, Any], tuple[list[Tensor], list[Tensor]]] = {}
+        self._row_gradients: list[tuple[Any, Tensor, Tensor]] = []
+
+    def _pass(self, records: Sequence[Record], dim: Dim) -> None:
+        """Go through batches in reverse; `dim` is that of the root."""
+        reads = self._reads
+        self._gradients_of(dim)[int(self._rows[self.root])] = 1.0
+        if reads is None:
+            alive = np.zeros(self._computed, np.bool_)
+            alive[self.root] = True
+            for record in reversed(records):
+                self._visit(record, alive)
+        else:
+            for record in reversed(reads.records):
+                self._backpropagate(record, self._result_gradients(record, len(record.step.nodes)))
+        self._add_deferred()
+        if reads is not None and reads.alive is not None and not self._is_finite():
+            self._reset()
+            self._reads = None
+            self._pass(records, dim)
+
+    def _gradients_of(self, dim: Dim) -> Tensor:
+        """Return the gradients of all nodes of a shape."""
+        found = self._tensors.get(dim)
+        if found is None:
+            arena = self._batches.values.arenas[dim]
+            shape = (arena.used, dim.batch, *dim.d)
+            found = self._batches.pool.take(("gradient", dim), shape, arena.device, arena.dtype)
+            self._tensors[dim] = found
+            if self._reads is None:
+                found[: arena.used].zero_()
+            else:
+                for first, end in merged(self._reads.sums.get(dim, ())):
+                    found[first:end].zero_()
+        return found
+
+    def _visit(self, record: Record, alive: NDArray[np.bool_]) -> None:
+        """Go through those nodes of a batch that are alive."""
+        step = record.step
+        kind, count = step.kind, len(step.nodes)
+        if step.parts:
+            for part in self._batches.parts(record):
+                self._visit(part, alive)
+            return
+        reached = reached_nodes(record, alive)
+        reaching = np.count_nonzero(reached)
+        if not reaching:
+            return
+        mark_operands(record, alive, reached if reaching < count else None)
+        gradients = self._result_gradients(record, count)
+        if reaching == count or not step.args.size or kind.op.random or kind.op.whole:
+            self._backpropagate(record, gradients)
+            return
+        places = torch.from_numpy(np.flatnonzero(reached)).to(gradients[0].device)
+        chosen = [each.index_select(0, places) for each in gradients]
+        self._backpropagate(self._rerun(record, reached), chosen)
+        if len(chosen) > 1:  # an operation may add what goes from one of its results to another
+            for whole, rows in zip(gradients, chosen):
+                whole.index_copy_(0, places, rows)
+
+    def _result_gradients(self, record: Record, count: int) -> list[Tensor]:
+        return [
+            self._gradients_of(dim)[first : first + count]
+            for dim, first in zip(record.step.kind.outs, record.firsts)
+        ]
+
+    def _backpropagate(self, record: Record, gradients: list[Tensor]) -> None:
+        """Hand the gradients of a batch's operands to the nodes that they are."""
+        call, kind, wheres = record.call, record.step.kind, record.wheres
+        put_off: list[int] = []
+
+        def defer(place: int, left: Tensor, right: Tensor, bias: int = -1) -> None:
+            put_off.extend((place, bias))
+            self._defer(record, place, left, right, bias)
+
+        call.wants = wants = (True,) * len(kind.wants) if self._full else kind.wants
+        call.defer, call.rows = defer, self._row_gradients
+        call.into = into = self._memory_of_sole(kind.dims, wheres)
+        found = grad_call(call, kind.op, gradients, record.inputs)
+        call.into, call.defer = (), None
+        for place, (grad, where, memory) in enumerate(zip(found, wheres, into)):
+            is_there = grad is not None and grad is memory
+            if wants[place] and not is_there and place not in put_off:
+                self._add_to_operand(where, kind.dims[place], grad, memory)
+
+    def _memory_of_sole(self, dims: Sequence[Dim], wheres: Sequence[Where]) -> list[Tensor | None]:
+        """Return the memory for the gradients of those operands that nothing else reads, None for the others."""
+        alone = () if self._reads is None else self._reads.alone
+        return [
+            self._gradients_of(dim)[where.first : where.first + where.count] if id(where) in alone else None
+            for dim, where in zip(dims, wheres)
+        ]
+
+    def _rerun(self, record: Record, reached: NDArray[np.bool_]) -> Record:
+        """Run those nodes of a batch once more that the root depends on, because all together gave no finite numbers.
+
+        The others have gradients of zero, but zero times an infinite derivative is not a number, and would spoil what
+        all nodes share.
+        """
+        step = record.step
+        if step.kind.many:
+            args = step.args[np.repeat(reached, step.counts)]
+            counts = [count for count, is_reached in zip(step.counts, reached.tolist()) if is_reached]
+        else:
+            args, counts = step.args[reached], []
+        part = type(step)(step.kind, step.nodes[reached], args, counts)
+        call, inputs, wheres = self._batches.again(part, self._aux)
+        return Record(part, call, inputs, wheres, [])
+
+    def _add_to_operand(self, where: Where, dim: Dim, grad: Tensor | None, memory: Tensor | None) -> None:
+        """Add the gradient of an operand to where it belongs; `memory` is that of one that nothing else reads."""
+        if grad is None:
+            if memory is not None:
+                memory.zero_()
+        elif where.parameter is not None:
+            # expanded operands (`Op.expand`) have a gradient of every node
+            self._add_to_parameter(where.parameter, grad[0, 0] if grad.shape[0] == 1 else grad.sum(0)[0])
+        elif where.index is not None:
+            total = self._gradients_of(dim)
+            begin = grad.data_ptr() - total.data_ptr()
+            # operands lie before results: what is added to ends where that begins
+            if 0 <= begin < total.nbytes:
+                total = total[: begin * len(total) // total.nbytes]
+            # torch adds a part of each row one by one
+            total.index_add_(0, where.index, grad if grad.is_contiguous() else grad.contiguous())
+        else:
+            whole = grad if where.count == grad.shape[0] else grad.sum(0, keepdim=True)
+            if memory is not None:
+                memory.copy_(whole)
+            else:
+                self._gradients_of(dim)[where.first : where.first + where.count].add_(whole)
+
+    def _add_to_parameters(self, parameter: Any, grad: Tensor) -> None:
+        if type(parameter) is Stacked:
+            for each, part in zip(parameter, grad.view(len(parameter), *parameter[0][0].d).unbind()):
+                self._add_to_parameter(each, part)
+        else:
+            self._add_to_parameter(parameter, grad.view(parameter[0].d))
+
+    def _add_to_parameter(self, parameter: Any, grad: Tensor) -> None:
+        found = self._parameters.get(parameter)
+        self._parameters[parameter] = grad.clone() if found is None else found.add_(grad)
+
+    def _defer(self, record: Record, place: int, left: Tensor, right: Tensor, bias: int) -> None:
+        where = record.wheres[place]
+        summed = record.wheres[bias] if bias >= 0 else None
+        if where.parameter is None or (summed is not None and summed.parameter is None):
+            dims = record.step.kind.dims
+            into = self._memory_of_sole(dims, record.wheres)
+            self._add_to_operand(where, dims[place], product(left.t(), right.t())[None, None], into[place])
+            if summed is not None:
+                total = left.sum(0).view(1, 1, *dims[bias].d)
+                self._add_to_operand(summed, dims[bias], total, into[bias])
+            return
+        key = where.parameter, summed and summed.parameter
+        lefts, rights = self._deferred.setdefault(key, ([], []))
+        lefts.append(left)
+        rights.append(right)
+
+    def _add_deferred(self) -> None:
+        """Compute what has been put off."""
+        for (parameter, bias), (lefts, rights) in self._deferred.items():
+            left, right = _stacked(lefts[::-1]), _stacked(rights[::-1])
+            self._add_to_parameters(parameter, product(left.t(), right.t()))
+            if bias is not None:
+                self._add_to_parameters(bias, left.sum(0))
+        self._deferred.clear()
+
+    def _is_finite(self) -> bool:
+        """Say whether all parameters have gradients of finite numbers: what is not finite spreads as far as there."""
+        found = [*self._parameters.values(), *[gradient for *_, gradient in self._row_gradients]]
+        return not found or math.isfinite(float(torch.stack([each.sum() for each in found]).sum()))
+
+    def _add_to_storages(self) -> None:
+        """Add to the gradients that parameters have."""
+        for (_, reference, is_updated), grad in self._parameters.items():
+            if is_updated and (storage := reference()).updated:
+                storage.add_gradient(grad)
+        for table, rows, gradient in self._row_gradients:
+            table.add_rows(rows, gradient)
+        self._row_gradients.clear()
+
+    def leave(self) -> list[tuple[Any, Tensor]]:
+        """Forget the gradients; returns their memory for `Pool.refill`.
+
+        Shape:
+            returns: each (rows, batch, *d).
+        """
+        found: list[tuple[Any, Tensor]] = [(("gradient", dim), x) for dim, x in self._tensors.items()]
+        self._tensors.clear()
+        return found
+
+    def gradient(self, node: int, signature: Signature) -> Tensor:
+        """Return the gradient of one node; zeros if the pass did not come there.
+
+        Shape:
+            returns: (batch, *d).
+        """
+        if signature.kind.op is PARAMETER:
+            found = self._parameters.get(signature.kind.attrs)
+            value = self._batches.value(node, signature)
+            return torch.zeros_like(value) if found is None else found[None]
+        found, reads = self._tensors.get(signature.dim), self._reads
+        is_dead = reads is not None and reads.alive is not None and not reads.alive[node]
+        is_dead |= node in self._failed
+        if found is None or is_dead or (reads and not signature.needs):
+            options, dim = self._batches.options, signature.dim
+            return torch.zeros(dim.batch, *dim.d, device=options.device, dtype=options.dtype)
+        return found[int(self._rows[node])]
+
+
+def _stacked(parts: Sequence[Tensor]) -> Tensor:
+    """Return matrices below each other; without a copy where they lie so, as those of one kind do."""
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return first
+    end = first.data_ptr()
+    for part in parts:
+        if part.data_ptr() != end or not part.is_contiguous():
+            return torch.cat(list(parts))
+        end += part.nbytes
+    if first.untyped_storage().data_ptr() != last.untyped_storage().data_ptr():
+        return torch.cat(list(parts))
+    return first.as_strided((sum(map(len, parts)), first.shape[1]), (first.shape[1], 1))

@@ -16,13 +16,11 @@ from typing import Any
 import torch
 
 from ..errors import StateError
-from ..interface import Options
-from .backward import BackwardPass
-from .batches import Batches
-from .consumers import Record
+from ..graph import Options
+from .batches import BackwardPass, Batches
 from .schedule import make_plan, make_serial_plan
 from .signature import EXTRA, BatchPlan, NodeTable, Signature, SignatureTable
-from .values import Pool
+from .values import Pool, Record
 
 Tensor = torch.Tensor
 
@@ -181,7 +179,7 @@ class PythonEngine:
         Shape:
             returns: (batch, *d).
         """
-        last_pass: Any = self._pass  # there is one: see `BaseGraph.check_reached`
+        last_pass: Any = self._pass  # there is one: see `EngineGraph.check_reached`
         found: Tensor = last_pass.gradient(node, signature)
         return found
 

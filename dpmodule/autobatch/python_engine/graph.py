@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from ..base_graph import BaseGraph, inputs_of, known_as, way_of
-from ..interface import Marks, Options, RanBatch
+from ..graph import EngineGraph, Marks, Options, RanBatch, inputs_of, known_as, way_of
 from ..ops.source import CONSTANT, INPUT, PARAMETER, READING
 from ..ops.spec import Dim, Operation
 from .engine import Mark, PythonEngine
@@ -30,7 +29,7 @@ END = -1
 Ints = NDArray[np.int64]
 
 
-class PythonGraph(BaseGraph):
+class PythonGraph(EngineGraph):
     """The node table in Python, with the engine in Python behind it.
 
     Args:
@@ -156,7 +155,11 @@ class PythonGraph(BaseGraph):
         return node
 
     @override
+    def operation_of(self, node: int) -> str:
+        return self.signature(node).kind.op.name
+
     def signature(self, node: int) -> Signature:
+        """Return what a node is, and what may share a batch with it."""
         return self.table.signatures[self.numbers[node]]
 
     @override

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from ...ops.nn.native_norm import Rectifier, is_native, native_norm
+from ...ops.nn.batchnorm import Rectifier, is_native, native_norm
 from ...ops.spec import Env
 from ..lowering import Lowered, Step
 

@@ -2,7 +2,7 @@
 
 A document of hundreds of words becomes one row. By itself, `Embedding` writes a row for each word, which
 `sequence_pool` reads again, and backward does the same with gradients. As one step, both only touch the rows of the
-table and the pooled ones; see `ops.sparse.pooled_lookup`.
+table and the pooled ones; see `ops.sparse.lookup.PooledLookup`.
 
 Needs:
     storage: ragged numbers, a dense table; a row-sparse table is looked up and pooled as the graph says
@@ -31,7 +31,7 @@ def _call(step: Step | None, name: str) -> SparseCall | None:
 
 def _joined(lookup: Step | None, pool: Step) -> Step | None:
     """Return the step that does the work of both, None if they are not what this is about."""
-    from ...ops.sparse.pooled_lookup import POOLED, LookupPool, pooled_lookup
+    from ...ops.sparse.lookup import POOLED, LookupPool, PooledLookup
 
     first, last = _call(lookup, "Embedding"), _call(pool, "sequence_pool")
     if lookup is None or first is None or last is None:
@@ -39,9 +39,14 @@ def _joined(lookup: Step | None, pool: Step) -> Step | None:
     if first.stypes != ("ragged",) or pool.fixed.pool_type not in POOLED:
         return None
     fixed = LookupPool(lookup.fixed, pool.fixed)
-    function = pooled_lookup(first, last)
     return Step(
-        function, "pooled_lookup", fixed, lookup.inputs, pool.outputs, pool.node, covers=(lookup.node,)
+        PooledLookup(first, last),
+        "pooled_lookup",
+        fixed,
+        lookup.inputs,
+        pool.outputs,
+        pool.node,
+        covers=(lookup.node,),
     )
 
 

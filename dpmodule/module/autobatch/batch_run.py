@@ -11,7 +11,7 @@ import torch
 
 from ...autobatch.batched import OutputExpression, training
 from ...autobatch.expression import Expression, forward
-from ...autobatch.functions.combine import esum
+from ...autobatch.functions.arithmetic import esum
 from ...autobatch.functions.reductions import sum_batches, sum_elems
 from ...autobatch.session import state
 from ...base import ArgumentError, ShapeError

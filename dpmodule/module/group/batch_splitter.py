@@ -17,7 +17,7 @@ from ...ndarray import NDArray
 from ...ndarray.csr import CSRNDArray
 from ...ndarray.ragged import RaggedNDArray
 from ...ops.exposure import expose
-from ...ops.sparse import Csr, Ragged, row_range
+from ...ops.sparse import Csr, Ragged
 from ...slicing import split_batch
 from .input_order import in_order
 
@@ -82,7 +82,7 @@ def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
 def _tensor(array: ArrayLike) -> Any:
     """Return a batch's array as what programs read: a tensor, or a record of a CSR matrix or ragged array."""
     if isinstance(array, (CSRNDArray, RaggedNDArray)):
-        return array.record()
+        return array.stored
     if isinstance(array, NDArray):
         return array.raw
     if isinstance(array, torch.Tensor):
@@ -307,10 +307,8 @@ class BatchSplitter:
             shape = tuple(tensor.shape)
             raise ShapeError(f"{name} has shape {shape}, expected {self.batch_size} samples on axis {axis}")
         parts = [self.slices[i] for i in self.active]
-        if isinstance(tensor, Ragged):
+        if isinstance(tensor, (Csr, Ragged)):
             return [tensor.range(part.start, part.stop) for part in parts]
-        if isinstance(tensor, Csr):
-            return [row_range(tensor, part.start, part.stop) for part in parts]
         return [tensor.narrow(axis, part.start, part.stop - part.start) for part in parts]
 
     def split_labels(self, labels: Sequence[Any], k: int, ctx: Context) -> list[NDArray]:
@@ -341,7 +339,7 @@ class BatchSplitter:
         part = self.slices[self.active[k]]
         per_sample = rows // (part.stop - part.start)
         if isinstance(grad, RaggedNDArray):
-            return array_of(_on_context(grad.record().range(part.start, part.stop), ctx), ctx)
+            return array_of(_on_context(grad.stored.range(part.start, part.stop), ctx), ctx)
         tensor = grad.raw.narrow(axis, part.start * per_sample, rows)
         return NDArray(on_device(tensor, ctx.torch_device), ctx)
 

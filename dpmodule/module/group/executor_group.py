@@ -14,10 +14,11 @@ from ...context import Context
 from ...devices.device_transfer import send
 from ...executor import PLAIN, Executor, RunOptions, grad_reqs
 from ...executor.backward import Listener
-from ...executor.sparse_arrays import clear, load_stored
+from ...executor.sparse_arrays import load_stored
 from ...graph import variable_dtype
 from ...io import DataDesc
 from ...ndarray import NDArray
+from ...ndarray.sparse_base import clear
 from ...ops.sparse import Sparse
 from ...params import ParamStore
 from ...slicing import split_input_slice as _split_input_slice  # noqa: F401

@@ -8,7 +8,6 @@
 #include <unordered_set>
 
 #include "graph.hpp"
-#include "kernels.hpp"
 
 namespace dpmodule::autobatch {
 

@@ -1,7 +1,5 @@
 #include "compound.hpp"
 
-#include "kernels.hpp"
-
 namespace dpmodule::autobatch {
 namespace {
 

@@ -82,7 +82,7 @@ bool real(PyObject *x, double &found) {
 }
 
 // All have what random_normal, random_gumbel and random_bernoulli leave out
-int random(Draw kind, PyObject *const *args, Py_ssize_t count) {
+int draw_numbers(Draw kind, PyObject *const *args, Py_ssize_t count) {
     double numbers[2] = {0.0, 1.0};
     const Py_ssize_t least = kind == Draw::Uniform ? 3 : kind == Draw::Bernoulli ? 2 : 1;
     if (count < least || count > 3) return -1;

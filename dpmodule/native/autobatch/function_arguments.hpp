@@ -21,7 +21,7 @@ int part(Part kind, int x, PyObject *const *args, Py_ssize_t count);
 // (dimension=0) of softmax; (places that take part) of log_softmax.
 int softmax(Op op, int x, PyObject *const *args, Py_ssize_t count);
 // Random numbers: (sizes, first number, second number).
-int random(Draw kind, PyObject *const *args, Py_ssize_t count);
+int draw_numbers(Draw kind, PyObject *const *args, Py_ssize_t count);
 // Some rows of a table, side by side in a minibatch.
 int rows(PyObject *given, PyObject *numbers);
 

@@ -175,7 +175,7 @@ int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t co
     if (fast.way > Way::Step) return input_of(static_cast<Given>(fast.kind), args, count);
     if (fast.way >= Way::Affine && fast.way <= Way::Average)
         return count == 1 || (count == 2 && fast.way == Way::Concat) ? several(fast, args, count) : -1;
-    if (fast.way == Way::Random) return random(static_cast<Draw>(fast.kind), args, count);
+    if (fast.way == Way::Random) return draw_numbers(static_cast<Draw>(fast.kind), args, count);
     if (fast.way == Way::Rows) return count == 2 ? rows(args[0], args[1]) : -1;
     if (fast.way == Way::Across) {
         Nodes nodes;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "compound.hpp"
-#include "kernels.hpp"
 
 namespace dpmodule::autobatch {
 namespace {

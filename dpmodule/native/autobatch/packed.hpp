@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "graph.hpp"
-#include "kernels.hpp"
 
 namespace dpmodule::autobatch {
 

@@ -10,7 +10,6 @@
 
 #include "graph.hpp"
 #include "group.hpp"
-#include "kernels.hpp"
 
 namespace dpmodule::autobatch {
 

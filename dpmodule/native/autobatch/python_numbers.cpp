@@ -1,5 +1,4 @@
 // AUTOBATCH_NUMBERS of the module: what Python calls the engine's operations and kernels, and their numbers.
-#include "kernels.hpp"
 #include "python.hpp"
 #include "signature.hpp"
 

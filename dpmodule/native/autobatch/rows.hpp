@@ -2,7 +2,6 @@
 #pragma once
 
 #include "graph.hpp"
-#include "kernels.hpp"
 
 namespace dpmodule::autobatch {
 

@@ -6,9 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "named_enum.hpp"
+#include "kernels/kernels.hpp"
 
 namespace dpmodule::autobatch {
+
+using namespace vector;  // the kernels
 
 enum class Op : std::uint8_t {
 #define OPERATION(kind, name) kind,

@@ -2,8 +2,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels.hpp"
-#include "vector/update_python.hpp"
+#include "kernels/update_python.hpp"
 
 namespace dpmodule::autobatch {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "autobatch/kernels.hpp"
-#include "finite.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/finite.hpp"
 
 namespace dpmodule::hogwild {
 namespace {
@@ -119,9 +119,9 @@ void TableGradient::add_winners(const Batch &batch) {
 }
 
 const float *TableGradient::sum(std::size_t i, std::int64_t row) {
-    const autobatch::Kernels &kernels = autobatch::kernels();
+    const vector::Kernels &kernels = vector::kernels();
     const int width = static_cast<int>(width_);
-    const autobatch::Block gradients{gradients_.data(), width};
+    const vector::Block gradients{gradients_.data(), width};
     const int begin = plain_.starts[i], count = plain_.starts[i + 1] - begin;
     if (count == 1 && !has_squared_ && !has_winners_) {
         return gradients_.data() + static_cast<std::size_t>(plain_.rows[static_cast<std::size_t>(begin)]) * width_;

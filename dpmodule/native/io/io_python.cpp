@@ -6,10 +6,15 @@
 #include "csv.hpp"
 #include "libsvm.hpp"
 #include "pixels.hpp"
-#include "python.hpp"
 
 namespace dpmodule {
 namespace io {
+
+auto fields(Pixels &p) {
+    return std::tie(p.channels, p.height, p.width, p.from, p.row_gap, p.pixel_gap, p.mirrored, p.center, p.factor,
+                    p.to);
+}
+
 namespace {
 
 // What Python's objects hold, as long as they are lent.
@@ -98,22 +103,6 @@ PyObject *parse_libsvm(PyObject *, PyObject *given) {
     return Py_BuildValue("nn", rows.rows, rows.entries);
 }
 
-PyObject *put_pixels_from(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    Arguments next(given, count, 10);
-    Pixels pixels{};
-    pixels.channels = next.size();
-    pixels.height = next.size();
-    pixels.width = next.size();
-    pixels.from = reinterpret_cast<const std::uint8_t *>(next.floats());
-    pixels.row_gap = next.size();
-    pixels.pixel_gap = next.size();
-    pixels.mirrored = next.size() != 0;
-    pixels.center = next.floats();
-    pixels.factor = next.floats();
-    pixels.to = next.floats();
-    return next.good() ? without_gil<Pixels>(put_pixels, pixels) : nullptr;
-}
-
 // What the Arrow C data interface declares.
 struct ArrowArray {
     std::int64_t length, null_count, offset, n_buffers, n_children;
@@ -147,9 +136,8 @@ PyMethodDef io_functions[] = {
     {"parse_libsvm", parse_libsvm, METH_VARARGS,
      "parse_libsvm(text, columns, labels, lengths, values, columns)\n--\n\n"
      "Read sparse rows into arrays; return the numbers of rows and of entries, None if the text holds something else."},
-    {"put_pixels", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(put_pixels_from)), METH_FASTCALL,
-     "put_pixels(channels, height, width, from, row_gap, pixel_gap, mirrored, center, factor, to)\n--\n\n"
-     "Write an image into a batch as float32; arguments are sizes, strides and addresses, see pixels.hpp."},
+    method("put_pixels", Call<put_pixels>::run,
+           "Write an image into a batch as float32; arguments are sizes, strides and addresses, see pixels.hpp."),
     {"arrow_items", arrow_items, METH_O,
      "arrow_items(capsule)\n--\n\n"
      "Return the address and the number of the items of an Arrow array of lists, which the capsule keeps alive."},

@@ -16,7 +16,7 @@ void put_slowly(const Pixels &p, std::ptrdiff_t row, std::ptrdiff_t begin) noexc
     }
 }
 
-#if defined(__GNUC__) && defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 
 typedef std::int32_t FourPixels __attribute__((vector_size(16)));
 typedef float FourFloats __attribute__((vector_size(16)));
@@ -85,9 +85,8 @@ std::ptrdiff_t put_some(const Pixels &, std::ptrdiff_t) noexcept { return 0; }
 
 }  // namespace
 
-bool put_pixels(const Pixels &pixels) noexcept {
+void put_pixels(const Pixels &pixels) {
     for (std::ptrdiff_t row = 0; row < pixels.height; ++row) put_slowly(pixels, row, put_some(pixels, row));
-    return true;
 }
 
 }  // namespace dpmodule::io

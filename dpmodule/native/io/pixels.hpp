@@ -15,7 +15,7 @@ struct Pixels {
     float *to;                          // (channels, height, width)
 };
 
-// Returns true, for those who call it without the GIL.
-bool put_pixels(const Pixels &pixels) noexcept;
+// Writes the numbers.
+void put_pixels(const Pixels &pixels);
 
 }  // namespace dpmodule::io

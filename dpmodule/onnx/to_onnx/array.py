@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...ops.axes import normal_axes, normal_axis
+from ...ops.shapes import normal_axes, normal_axis
 from ...ops.spec import Env
 from .call import Dims, OperatorCall
 from .common import Term, computed_in, reshape, result, shape_value, squeeze, term, unsqueeze

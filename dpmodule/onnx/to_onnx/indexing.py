@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from ...ops.axes import normal_axis
+from ...ops.shapes import normal_axis
 from .call import OperatorCall
 from .common import Term, computed_in, elements, matrices, reshape, result, shape_value, term, unsqueeze
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.nn.deconv import margins
+from ...ops.nn.conv import margins
 from ...ops.nn.rules import channels_last
 from ...ops.shapes import prod
 from .call import Dims, OperatorCall

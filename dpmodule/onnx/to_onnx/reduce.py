@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ops.axes import normal_axes, normal_axis
+from ...ops.shapes import normal_axes, normal_axis
 from .call import OperatorCall
 from .common import Term, computed_in, reshape, result, shape_value, term, working_type
 

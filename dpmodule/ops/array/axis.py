@@ -10,9 +10,8 @@ import torch
 
 from ...base import OpError, Shape
 from ..attrs import integer, ints, optional, shape
-from ..axes import normal_axes, normal_axis
-from ..bound import bound
-from ..shapes import output_shape, unify
+from ..registry import bound
+from ..shapes import normal_axes, normal_axis, output_shape, unify
 from ..spec import Attr, Onnx, Shapes, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]

@@ -9,10 +9,9 @@ import torch
 
 from ...base import BoundsError, OpError, Shape, ShapeError
 from ..attrs import boolean, choice, dtype, integer, optional, real, shape
-from ..axes import normal_axis
-from ..bound import bound
 from ..dtypes import torch_dtype
-from ..shapes import known, output_shape, prod, typed, unify
+from ..registry import bound
+from ..shapes import known, normal_axis, output_shape, prod, typed, unify
 from ..spec import NEVER, ROWS, Attr, ClassLabels, Onnx, Shapes, Types, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]

@@ -10,9 +10,8 @@ import torch
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, shape
-from ..axes import normal_axis
-from ..bound import bound
-from ..shapes import output_shape, same, unify
+from ..registry import bound
+from ..shapes import normal_axis, output_shape, same, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, Variadic, arg, numbered
 
 Many = Callable[..., torch.Tensor]

@@ -10,7 +10,7 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ...devices.device_transfer import beside
 from ..attrs import optional, shape
-from ..bound import bound
+from ..registry import bound
 from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 

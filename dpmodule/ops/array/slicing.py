@@ -9,9 +9,8 @@ import torch
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import integer, ints_or_none, optional, real, shape
-from ..axes import normal_axis
-from ..bound import bound
-from ..shapes import output_shape, own_types, unify
+from ..registry import bound
+from ..shapes import normal_axis, output_shape, own_types, unify
 from ..spec import Attr, Onnx, Shapes, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]

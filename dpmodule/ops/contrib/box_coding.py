@@ -10,8 +10,8 @@ import torch
 from ...base import Shape, ShapeError
 from ...devices.device_transfer import beside
 from ..attrs import choice, real
-from ..bound import bound
 from ..dtypes import single
+from ..registry import bound
 from ..shapes import output_shape, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, arg
 

@@ -11,13 +11,11 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ...devices.device_transfer import beside, on_device
 from ..attrs import AttrType, boolean, integer, real, reals
-from ..bound import bound
 from ..dtypes import single
-from ..registry import op
+from ..registry import bound, op
 from ..shapes import output_shape
 from ..spec import NEVER, ROWS, SHARE, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
-from .boxes import match_greedily
-from .nms import front, groups_of, keep_greedily, overlap_area
+from .boxes import front, groups_of, keep_greedily, match_greedily, overlap_area
 
 
 def _numbers(count: int) -> AttrType:

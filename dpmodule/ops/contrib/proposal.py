@@ -11,11 +11,11 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ...devices.device_transfer import beside, on_device
 from ..attrs import boolean, integer, real, reals
-from ..bound import bound
 from ..dtypes import single
+from ..registry import bound
 from ..shapes import output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
-from .nms import front, keep_greedily, overlap_area
+from .boxes import front, keep_greedily, overlap_area
 
 Run = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]
 

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, ints, optional, real
-from ..bound import bound
 from ..nn.rules import agree, layer
+from ..registry import bound
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
 

@@ -10,10 +10,10 @@ import torch
 
 from ...base import OpError, ShapeError
 from ..attrs import boolean, integer, real
-from ..bound import bound
 from ..dtypes import single
 from ..math.pointwise import round_away
 from ..nn.roi import image_of, pooled, region_rule
+from ..registry import bound
 from ..spec import NEVER, Attr, Onnx, arg
 from .bags import corners, even, pixel_table, ragged, weighted_bags
 

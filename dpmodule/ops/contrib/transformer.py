@@ -9,7 +9,7 @@ import torch
 
 from ...base import Shape, ShapeError
 from ..attrs import integer
-from ..bound import bound
+from ..registry import bound
 from ..shapes import forward, same
 from ..spec import ROWS, Attr, Onnx, arg
 

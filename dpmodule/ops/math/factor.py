@@ -9,7 +9,7 @@ import torch
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean
-from ..bound import bound
+from ..registry import bound
 from ..shapes import output_shape, unify
 from ..spec import Attr, Onnx, Shapes, arg
 

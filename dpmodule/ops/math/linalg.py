@@ -13,9 +13,8 @@ import torch
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, integer, real
-from ..axes import normal_axis
-from ..bound import bound
-from ..shapes import output_shape, unify
+from ..registry import bound
+from ..shapes import normal_axis, output_shape, unify
 from ..spec import Attr, Onnx, Shapes, arg
 
 Tensors = Callable[..., torch.Tensor]

@@ -10,11 +10,10 @@ import torch
 
 from ...base import Shape
 from ..attrs import boolean, choice, integer, ints, optional
-from ..axes import normal_axes, normal_axis
-from ..bound import bound
 from ..dtypes import torch_dtype
 from ..recording import is_traced
-from ..shapes import output_shape, typed
+from ..registry import bound
+from ..shapes import normal_axes, normal_axis, output_shape, typed
 from ..spec import Attr, Onnx, Shapes, arg
 from .pointwise import in_type_of
 

@@ -10,7 +10,7 @@ import torch
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, integer
-from ..bound import bound
+from ..registry import bound
 from ..shapes import forward
 from ..spec import Attr, Onnx, arg
 from .factor import infer_numbers, numbers, square

@@ -11,12 +11,10 @@ import torch.nn.functional as F
 from ...base import Shape
 from ...devices.device_transfer import beside
 from ..attrs import boolean, optional, real
-from ..bound import bound
-from ..registry import declare
+from ..registry import bound, declare
 from ..shapes import forward, same, typed
 from ..spec import NEVER, ROWS, Attr, Onnx, arg
-from .pointwise import Elementwise, kept_type, round_away, whole, with_gradient
-from .relu import relu
+from .pointwise import Elementwise, kept_type, relu, round_away, whole, with_gradient
 
 
 def _round_half_down(x: torch.Tensor) -> torch.Tensor:

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from ...base import Shape
+from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
-from ..bound import bound
+from ..registry import bound
 from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
 from .rules import (
     channels_last,
@@ -112,4 +112,119 @@ def convolution(a: Any) -> Callable[..., torch.Tensor]:
         dilation=a.dilate or 1,
         groups=a.num_group,
     )
+    return through_first(call, 2) if channels_last(a.layout) else call
+
+
+_TRANSPOSED: dict[int, Callable[..., torch.Tensor]] = {
+    1: torch.conv_transpose1d,
+    2: torch.conv_transpose2d,
+    3: torch.conv_transpose3d,
+}
+
+
+def _deconv_params(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the shapes of weight and bias."""
+    channels, last = grouped_channels(a, data), channels_last(a.layout)
+    return [to_last((channels, a.num_filter // a.num_group, *a.kernel), last), (a.num_filter,)]
+
+
+def _whole(a: Any, spatial: tuple[int, ...]) -> list[int]:
+    """Return the output's sizes before anything is cut off; unknown dimensions (0) stay unknown."""
+    rank = len(spatial)
+    steps, dilate = per_axis(a.stride, rank, 1, "stride"), per_axis(a.dilate, rank, 1, "dilate")
+    axes = zip(spatial, a.kernel, steps, dilate, strict=True)
+    return [x and s * (x - 1) + d * (k - 1) + 1 for x, k, s, d in axes]
+
+
+def margins(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return what is cut off both ends of each axis and what is added again at its end.
+
+    With a target shape both follow from it: half of the surplus is cut off, rounded up.
+    """
+    rank = len(spatial)
+    pads, adds = per_axis(a.pad, rank, 0, "pad"), per_axis(a.adj, rank, 0, "adj")
+    if any(a.target_shape):
+        target = per_axis(a.target_shape, rank, 0, "target_shape")
+        surplus = [w - t if w else 0 for w, t in zip(_whole(a, spatial), target, strict=True)]
+        if min(surplus) < 0 or min(target) < 1:
+            raise ShapeError(
+                f"target_shape is {target}, expected from 1 to {tuple(_whole(a, spatial))} for data {spatial}"
+            )
+        pads, adds = tuple((s + 1) // 2 for s in surplus), tuple(s % 2 for s in surplus)
+    steps = per_axis(a.stride, rank, 1, "stride")
+    if any(n >= s for n, s in zip(adds, steps, strict=True)):
+        raise ShapeError(f"adj is {adds}, expected less than the stride {steps} on every axis")
+    return pads, adds
+
+
+def _deconv_output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    last = channels_last(a.layout)
+    spatial = to_first(data, last)[2:]
+    pads, adds = margins(a, spatial)
+    axes = zip(_whole(a, spatial), pads, adds, strict=True)
+    sizes = [w and w - 2 * p + n for w, p, n in axes]
+    if any(w and size < 1 for w, size in zip(_whole(a, spatial), sizes, strict=True)):
+        raise ShapeError(f"pad is {pads}, which leaves nothing of the output of data {data}")
+    return to_last((data[0], a.num_filter, *sizes), last)
+
+
+def _transposed(
+    a: Any, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Run torch's transposed convolution, and adjust its end where torch would refuse to.
+
+    torch takes an adjustment below stride or dilation; the rule of `margins` is as strict as that.
+    """
+    pads, adds = margins(a, tuple(data.shape[2:]))
+    return _TRANSPOSED[len(a.kernel)](
+        data, weight, bias, a.stride or 1, pads, adds, a.num_group, a.dilate or 1
+    )
+
+
+@bound(
+    "Deconvolution",
+    [arg("data", ROWS), param("weight"), param("bias", when=lambda a: not a.no_bias)],
+    {
+        "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w)"),
+        "stride": Attr(shape, "distance between the windows in the output; 1 on every axis if empty", ()),
+        "dilate": Attr(shape, "distance between the window's elements; 1 on every axis if empty", ()),
+        "pad": Attr(shape, "elements cut off both ends of each axis; none if empty", ()),
+        "adj": Attr(shape, "elements added at the end of each axis, less than stride; none if empty", ()),
+        "target_shape": Attr(shape, "spatial shape of the output, which then gives pad and adj", ()),
+        "num_filter": Attr(integer(low=1), "number of output channels"),
+        "num_group": Attr(integer(low=1), "number of groups the channels are split into", 1),
+        "workspace": Attr(integer(low=0), "accepted and ignored", 512),
+        "no_bias": Attr(boolean, "leave the bias out", True),
+        "cudnn_tune": Attr(
+            optional(choice("fastest", "limited_workspace", "off")), "accepted and ignored", None
+        ),
+        "cudnn_off": Attr(boolean, "accepted and ignored", False),
+        "layout": Attr(
+            optional(choice("NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC")),
+            "order of the axes of data, and with N for the channels of weight; channels second if None",
+            None,
+        ),
+    },
+    infer=layer(("weight", "bias"), _deconv_params, _deconv_output),
+    onnx=Onnx("ConvTranspose", builder="deconvolution"),
+)
+def deconvolution(a: Any) -> Callable[..., torch.Tensor]:
+    """Spread each element of the data over a window by `num_filter` filters: the transpose of a convolution.
+
+    Shape:
+        data: (N, C, *spatial) with one, two or three spatial axes, as many as `kernel` has; channels-last
+            layouts have C at the end.
+        weight: (C, num_filter / num_group, *kernel); (C, *kernel, num_filter / num_group) in channels-last
+            layouts.
+        bias: (num_filter,), only with no_bias=False.
+        output: (N, num_filter, *sizes), each ``stride * (x - 1) + dilate * (kernel - 1) + 1 - 2 * pad + adj``,
+            or target_shape.
+
+    Raises:
+        ShapeError: a target shape that cannot be reached, or adj not below stride.
+
+    Source: Zeiler et al., "Deconvolutional networks", 2010; MXNet 1.9.1 `Deconvolution`, whose CPU build has
+    neither channels-last layouts nor dilation in three dimensions.
+    """
+    call = partial(_transposed, a)
     return through_first(call, 2) if channels_last(a.layout) else call

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer
-from ..bound import bound
+from ..registry import bound
 from ..shapes import unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .rules import agree

@@ -19,9 +19,7 @@ from torch.nn import functional as F
 
 from ...compat import torch_private
 from ..recording import is_recorded
-from . import few_rows
-from .few_rows import has_few_rows, multiply_few_rows
-from .small_matmul import is_moderate, multiply, pays
+from .small_matmul import few_rows_pay, has_few_rows, is_moderate, multiply, multiply_few_rows, pays
 
 LARGE = 2**22
 """Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
@@ -85,7 +83,7 @@ def product_of_sizes(rows: int, columns: int, depth: int) -> Callable[..., torch
     """Return what is the fastest for ``left @ right.T + bias``; under `torch.no_grad`, all float32 on the CPU."""
     if pays(rows, columns, depth):
         return multiply
-    if few_rows.pays(rows, columns, depth):
+    if few_rows_pay(rows, columns, depth):
         return multiply_few_rows
     return product if rows * columns * depth >= LARGE and onednn_pays() else F.linear
 

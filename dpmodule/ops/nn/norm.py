@@ -11,10 +11,9 @@ from torch.nn import functional as F
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
-from ..bound import bound
 from ..dtypes import HALF
 from ..recording import is_recorded
-from ..registry import op
+from ..registry import bound, op
 from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
 from .rules import agree

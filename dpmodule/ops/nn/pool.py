@@ -10,15 +10,16 @@ import torch
 from torch.nn import functional as F
 
 from ...base import OpError, Shape, ShapeError
+from ...compat import torch_private
 from ...devices.device_transfer import beside
 from ..attrs import boolean, choice, integer, optional, shape
-from ..bound import bound
 from ..dtypes import HALF
 from ..recording import is_recorded, is_traced
+from ..registry import bound
 from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
-from .small_pool import max_pool, pays
+from .small_matmul import is_plain, kernels
 
 
 class _MaxPool2d(torch.autograd.Function):
@@ -64,8 +65,8 @@ def _max_pool2d(
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
     pairs = [v if isinstance(v, tuple) else (v, v) for v in (stride, padding, dilation)]
     recorded = data.requires_grad and torch.is_grad_enabled()
-    if not recorded and pairs[2] == (1, 1) and pays(data):
-        return max_pool(data, tuple(kernel_size), pairs[0], pairs[1], ceil_mode)
+    if not recorded and pairs[2] == (1, 1) and max_pool_pays(data):
+        return native_max_pool(data, tuple(kernel_size), pairs[0], pairs[1], ceil_mode)
     if data.shape[1] == 1 or not data.is_contiguous():
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
     if recorded:
@@ -303,3 +304,109 @@ def pooling(a: Any) -> Callable[..., torch.Tensor]:
     else:
         call = partial({"max": _max, "avg": _average}.get(a.pool_type, _windows), a)
     return through_first(call, 1) if channels_last(a.layout) else call
+
+
+Pair = tuple[int, ...]
+
+_LEAST_CHANNELS = 8
+"""Channels below which vectors stay too empty."""
+
+
+def max_pool_pays(data: torch.Tensor) -> bool:
+    """Say whether the kernel is the fastest for some images, of which no gradient is recorded, and there is one."""
+    return (
+        not is_recorded()
+        and data.shape[1] >= _LEAST_CHANNELS
+        and data.numel() > 0
+        and is_plain(data)
+        and hasattr(kernels(), "max_pool")
+        and not torch_private.is_batched(data)
+    )
+
+
+def native_max_pool(data: torch.Tensor, kernel: Pair, stride: Pair, pad: Pair, full: bool) -> torch.Tensor:
+    """Return the greatest number of each window, NaN where one is in it.
+
+    Shape:
+        data: (N, C, H, W), float32 on the CPU, of any strides.
+        returns: (N, C, H', W'), in channels_last.
+
+    Args:
+        pad: numbers around the image, which are never the greatest; at most half of the kernel.
+        full: whether a window may stick out at the end, if it begins within the image or the padding before it.
+    """
+    data = data.contiguous(memory_format=torch.channels_last)
+    images, channels, *sizes = data.shape
+    axes = zip(sizes, kernel, stride, pad, strict=True)
+    counts = [window_size(x, k, s, p, full) for x, k, s, p in axes]
+    counts = [n - (full and (n - 1) * s >= x + p) for n, x, s, p in zip(counts, sizes, stride, pad)]
+    result = torch.empty((images, channels, *counts), memory_format=torch.channels_last)
+    places = data.data_ptr(), result.data_ptr()
+    kernels().max_pool(
+        *(images, channels, *sizes, *counts, *kernel, *stride, *pad, *places, torch.get_num_threads())
+    )
+    return result
+
+
+def _windows_v1(a: Any, spatial: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+    """Return (windows, kernel, stride, pad) for each axis; 0 windows where the size is unknown."""
+    rank = len(spatial)
+    if a.global_pool:
+        return [(1, x, 1, 0) for x in spatial]
+    if len(a.kernel) != rank:
+        raise ShapeError(f"kernel is {a.kernel}, expected {rank} values: one per spatial axis of the data")
+    strides, pads = per_axis(a.stride, rank, 1, "stride"), per_axis(a.pad, rank, 0, "pad")
+    axes = zip(spatial, a.kernel, strides, pads, strict=True)
+    return [(window_size(x, k, s, p, a.pooling_convention == "full"), k, s, p) for x, k, s, p in axes]
+
+
+def _output_v1(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    if len(data) not in (4, 5):
+        raise ShapeError(f"data has shape {data}, expected 4 or 5 axes")
+    return (*data[:2], *(windows for windows, *_ in _windows_v1(a, data[2:])))
+
+
+def _pool_v1(a: Any, data: torch.Tensor) -> torch.Tensor:
+    axes = _windows_v1(a, tuple(data.shape[2:]))
+    kernel, stride = [k for _, k, _, _ in axes], [s for _, _, s, _ in axes]
+    pads, extra = [], []
+    for x, (o, k, s, p) in zip(reversed(data.shape[2:]), reversed(axes), strict=True):
+        pads += [p, p]
+        extra += [0, max((o - 1) * s + k - x - 2 * p, 0)]
+    data = F.pad(data, pads)
+    if a.pool_type == "max":
+        data = F.pad(data, extra, value=-float("inf"))
+        return (torch.max_pool2d if len(axes) == 2 else torch.max_pool3d)(data, kernel, stride)
+    average = F.avg_pool2d if len(axes) == 2 else F.avg_pool3d
+    size = 1 if a.pool_type == "sum" else prod(kernel)
+    return average(F.pad(data, extra), kernel, stride, divisor_override=size)
+
+
+@bound(
+    "Pooling_v1",
+    [arg("data", ROWS)],
+    {
+        "kernel": Attr(shape, "window size: (h, w) or (d, h, w); not needed with global_pool", ()),
+        "pool_type": Attr(choice("avg", "max", "sum"), "what to take of each window", "max"),
+        "global_pool": Attr(boolean, "one window over all; kernel, stride and pad are ignored", False),
+        "pooling_convention": Attr(
+            choice("full", "valid"), "count windows that fit (valid), or one more that sticks out", "valid"
+        ),
+        "stride": Attr(shape, "step of the window; 1 on every axis if empty", ()),
+        "pad": Attr(shape, "zeros added at both ends of each axis; none if empty", ()),
+    },
+    infer=layer((), lambda a, data: [], _output_v1),
+    onnx=Onnx(builder="pooling_v1"),
+)
+def pooling_v1(a: Any) -> Callable[..., torch.Tensor]:
+    """Take the maximum, average or sum of each window, the padding counting as zeros.
+
+    Unlike `Pooling`, the maximum sees the padding's zeros, and an average always divides by the whole window.
+
+    Shape:
+        data: (N, C, H, W) or (N, C, D, H, W).
+        output: (N, C, *sizes).
+
+    Source: MXNet 1.9.1 `Pooling_v1`.
+    """
+    return partial(_pool_v1, a)

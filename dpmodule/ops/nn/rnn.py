@@ -16,7 +16,7 @@ from ..recording import is_traced
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
 from . import rnn_weights
-from .dropout import kept
+from .activation import kept
 from .lstm import is_small, small_lstm
 from .rules import agree
 

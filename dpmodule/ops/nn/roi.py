@@ -10,9 +10,9 @@ import torch
 from ...base import BoundsError, Shape, ShapeError
 from ...devices.device_transfer import extremes
 from ..attrs import AttrType, real, shape
-from ..bound import bound
 from ..dtypes import single
 from ..math.pointwise import round_away
+from ..registry import bound
 from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 

@@ -9,12 +9,14 @@ from typing import Any
 import torch
 
 from ...base import OpError, Shape
+from ...compat import torch_private
 from ..attrs import boolean, choice, dtype, integer, optional, real
-from ..bound import bound
 from ..dtypes import torch_dtype
-from ..registry import op
+from ..recording import is_recorded
+from ..registry import bound, op
 from ..shapes import same, typed, unify
 from ..spec import ROWS, Attr, Env, Input, Onnx, Shapes, Types, arg
+from .small_matmul import is_plain, kernels
 
 _ATTRS: Mapping[str, Attr] = {
     "axis": Attr(integer(), "axis along which the values sum to one", -1),
@@ -161,3 +163,35 @@ def softmax_activation(a: Any) -> Callable[..., torch.Tensor]:
     Source: MXNet 1.9.1 `SoftmaxActivation`.
     """
     return partial(torch.softmax, dim=1 if a.mode == "channel" else -1)
+
+
+_LEAST_ROWS = 4
+"""Rows below which torch is as fast."""
+
+
+def _is_small(data: torch.Tensor) -> bool:
+    """Say whether rows are short enough for the kernel, and of nothing that is learned."""
+    if is_recorded():  # looked at first, since the sizes may be unknown then
+        return False
+    return (
+        data.dim() == 2
+        and data.size(0) >= _LEAST_ROWS
+        and 0 < data.size(1) < getattr(kernels(), "vector_width", 0)
+        and is_plain(data)
+        and data.is_contiguous()
+        and not data.requires_grad
+        and not torch_private.is_batched(data)
+    )
+
+
+def row_softmax(data: torch.Tensor) -> torch.Tensor:
+    """Return ``torch.softmax(data, -1)``.
+
+    Shape:
+        data, returns: (..., classes).
+    """
+    if not _is_small(data):
+        return torch.softmax(data, -1)
+    result = torch.empty_like(data)
+    kernels().softmax(*data.shape, data.data_ptr(), result.data_ptr())
+    return result

@@ -13,7 +13,7 @@ from ..registry import op
 from ..shapes import prod, unify
 from ..spec import NEVER, ROWS, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
 from .rules import agree
-from .small_softmax import row_softmax
+from .softmax import row_softmax
 
 
 def _add_at_labels(grad: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:

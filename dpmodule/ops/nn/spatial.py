@@ -10,10 +10,11 @@ import torch
 from torch.nn import functional as F
 
 from ...base import OpError, Shape, ShapeError
-from ..attrs import boolean, choice, optional, shape
-from ..bound import bound
+from ..attrs import boolean, choice, integer, optional, shape
 from ..dtypes import HALF
-from ..spec import ROWS, Attr, Onnx, Shapes, arg
+from ..registry import bound, op
+from ..shapes import unify
+from ..spec import ROWS, Attr, Env, Onnx, Shapes, Variadic, arg, param
 from .rules import agree
 
 _CUDNN_OFF = Attr(optional(boolean), "accepted and ignored", None)
@@ -214,3 +215,156 @@ def spatial_transformer(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.
     """
     target = _target(a)
     return lambda data, loc: _sample(data, _affine(target, loc))
+
+
+def _bilinear_weight(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    size = 2 * a.scale - a.scale % 2
+    return (data[1], 1, size, size)
+
+
+def _channels(a: Any, ins: list[Shape]) -> int:
+    """Return the output's channels; 0 where an input's are unknown."""
+    if a.sample_type == "bilinear" or a.multi_input_mode == "sum":
+        return next((s[1] for s in ins[:1] if s), 0)
+    found = [s[1] if s else 0 for s in ins]
+    return sum(found) if all(found) else 0
+
+
+def _infer_upsampling(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    first = ins[0]
+    if first is None:
+        return ins, outs
+    if len(first) != 4:
+        raise ShapeError(f"the first input has shape {first}, expected 4 axes: (N, C, H, W)")
+    if outs[0] and not first[0]:
+        first = (outs[0][0], *first[1:])
+    ins = [first, *ins[1:]]
+    if a.sample_type == "bilinear":
+        ins = [first, unify(ins[1], _bilinear_weight(a, first), "weight")]
+    size = (first[0], _channels(a, ins), first[2] * a.scale, first[3] * a.scale)
+    return ins, [unify(outs[0], size, "output")]
+
+
+def _enlarge(data: torch.Tensor, factor: int) -> torch.Tensor:
+    return data if factor == 1 else data.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
+
+
+def _bilinear(scale: int, data: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    pad = scale // 2
+    return F.conv_transpose2d(data, weight, stride=scale, padding=pad, groups=data.shape[1])
+
+
+@op(
+    "UpSampling",
+    attrs={
+        "scale": Attr(integer(low=1), "factor by which the first input grows"),
+        "num_filter": Attr(integer(low=0), "number of channels, for bilinear", 0),
+        "sample_type": Attr(choice("bilinear", "nearest"), "interpolation"),
+        "multi_input_mode": Attr(choice("concat", "sum"), "nearest: how several inputs become one", "concat"),
+        "num_args": Attr(integer(low=1), "number of inputs, filled in by the call", 1),
+        "workspace": Attr(integer(low=0), "accepted and ignored", 512),
+    },
+    variadic=Variadic(
+        "arg",
+        "num_args",
+        ROWS,
+        instead=(arg("data", ROWS), param("weight")),
+        fixed=lambda a: a.sample_type == "bilinear",
+    ),
+    infer=_infer_upsampling,
+    view=True,
+    onnx=Onnx(builder="upsampling"),
+)
+def upsampling(a: Any, env: Env, *inputs: torch.Tensor) -> torch.Tensor:
+    """Enlarge images by repeating pixels, or by a transposed convolution with a bilinear weight.
+
+    Shape:
+        inputs: nearest: (N, C, H, W), brought to one size by whole factors, then joined along channels or
+            summed. bilinear: data (N, C, H, W) and weight (C, 1, K, K) with ``K = 2 * scale - scale % 2``.
+        output: (N, C, scale * H, scale * W); C the sum of all channels for "concat".
+
+    Source: MXNet 1.9.1 `UpSampling`.
+    """
+    if a.sample_type == "bilinear":
+        return _bilinear(a.scale, *inputs)
+    height = inputs[0].shape[2] * a.scale
+    images = [_enlarge(x, height // x.shape[2]) for x in inputs]
+    if len(images) == 1:
+        return images[0]
+    return torch.cat(images, 1) if a.multi_input_mode == "concat" else torch.stack(images).sum(0)
+
+
+def _wanted(a: Any, like: Shape) -> tuple[int, int]:
+    """Return height and width of the part; 0 where they are unknown."""
+    if a.num_args == 1:
+        if len(a.h_w) != 2 or min(a.h_w) < 1:
+            raise OpError(f"h_w is {a.h_w}, expected a height and a width from 1 for one input")
+        return a.h_w[0], a.h_w[1]
+    if like is None:
+        return 0, 0
+    if len(like) != 4:
+        raise ShapeError(f"the second input has shape {like}, expected 4 axes: (N, C, H, W)")
+    return like[2], like[3]
+
+
+def _corner(a: Any, spatial: tuple[int, ...], part: tuple[int, int]) -> tuple[int, int]:
+    """Return the first row and column of the part."""
+    room = [0 if not x or not n else x - n for x, n in zip(spatial, part, strict=True)]
+    offset = (room[0] // 2, room[1] // 2) if a.center_crop else a.offset
+    if len(offset) != 2 or min(room) < 0:
+        raise ShapeError(f"offset {offset} and part {part}, expected two numbers each, within {spatial}")
+    if any(not 0 <= o <= r for o, r, x in zip(offset, room, spatial, strict=True) if x):
+        raise ShapeError(
+            f"offset is {offset}, expected from (0, 0) to {tuple(room)} to cut {part} out of {spatial}"
+        )
+    return offset[0], offset[1]
+
+
+def _infer_crop(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data, out = ins[0], outs[0]
+    if len(ins) > 2:
+        raise OpError(
+            f"num_args is {len(ins)}, expected 1 (data) or 2 (data and what it becomes as large as)"
+        )
+    if data is None:
+        return ins, outs
+    if len(data) != 4:
+        raise ShapeError(f"data has shape {data}, expected 4 axes: (N, C, H, W)")
+    part = _wanted(a, ins[-1])
+    if all(part):
+        _corner(a, data[2:], part)
+    if out and not data[0]:
+        data = (out[0], *data[1:])
+    return [data, *ins[1:]], [agree("output", out, (*data[:2], *part), data)]
+
+
+@op(
+    "Crop",
+    attrs={
+        "num_args": Attr(integer(1, 2), "number of inputs, filled in by the call"),
+        "offset": Attr(shape, "first row and column: (y, x)", (0, 0)),
+        "h_w": Attr(shape, "height and width, for one input", (0, 0)),
+        "center_crop": Attr(boolean, "take the middle; offset is ignored", False),
+    },
+    variadic=Variadic("arg", "num_args", ROWS),
+    infer=_infer_crop,
+    view=True,
+    onnx=Onnx("Slice", builder="crop"),
+)
+def crop(a: Any, env: Env, *inputs: torch.Tensor) -> torch.Tensor:
+    """Cut a rectangle out of images: as large as a second input, or as `h_w` tells.
+
+    Shape:
+        arg0: (N, C, H, W).
+        arg1: (any, any, h, w), optional; only its size counts, its gradient is zero.
+        output: (N, C, h, w).
+
+    Raises:
+        ShapeError: the rectangle does not lie inside.
+
+    Source: Long et al., "Fully convolutional networks for semantic segmentation", 2015; MXNet 1.9.1 `Crop`.
+    """
+    data = inputs[0]
+    height, width = _wanted(a, tuple(inputs[-1].shape))
+    top, left = _corner(a, tuple(data.shape[2:]), (height, width))
+    return data[:, :, top : top + height, left : left + width]

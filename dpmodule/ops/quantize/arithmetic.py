@@ -9,9 +9,8 @@ import torch
 
 from ...base import OpError, Shape
 from ..attrs import boolean
-from ..bound import bound
 from ..dtypes import name_of
-from ..registry import get
+from ..registry import bound, get
 from ..shapes import unify
 from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg, aux
 from .layers import OUTPUTS

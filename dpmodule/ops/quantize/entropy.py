@@ -10,7 +10,7 @@ import torch
 from ...base import OpError, Shape
 from ...devices.device_transfer import beside
 from ..attrs import integer
-from ..bound import bound
+from ..registry import bound
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 from .ranges import one
 

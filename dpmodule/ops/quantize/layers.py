@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from ...base import OpError, Shape
-from ..bound import bound
 from ..dtypes import name_of
-from ..registry import get
+from ..registry import bound, get
 from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg
 from .ranges import STEPS, magnitude, of_types, one, over, product_range, rounded
 

@@ -9,8 +9,8 @@ import torch
 
 from ...base import Shape
 from ..attrs import choice
-from ..bound import bound
 from ..dtypes import name_of
+from ..registry import bound
 from ..shapes import unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 from .ranges import CALIBRATED, GREATEST, STEPS, calibrated, magnitude, number, of_types, one, over, rounded

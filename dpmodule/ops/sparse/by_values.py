@@ -15,10 +15,8 @@ import torch
 
 from ...base import OpError, ShapeError
 from ..spec import DATA, LABEL, NEVER, ROWS, SHARE, Env, Op
-from .call import SparseCall, densify
-from .ragged import Ragged
-from .records import Sparse
-from .rule import SparseRule, Stypes, find_ragged_rules_by, note_fallback, rule_of
+from .records import Ragged, Sparse
+from .rule import SparseCall, SparseRule, Stypes, densify, find_ragged_rules_by, note_fallback, rule_of
 
 Tensor = torch.Tensor
 

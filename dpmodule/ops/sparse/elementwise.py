@@ -1,4 +1,4 @@
-"""Operators that work element by element, on stored elements alone where zeros stay zeros."""
+"""Operators that work element by element, on stored elements alone: because zeros stay zeros, or by definition."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 
 import torch
 
-from ..registry import get
-from ..spec import Env
-from .records import Csr, Rows, Sparse, nothing_in, stored_rows
-from .rule import SparseRule, Stypes, add_rule
+from ..attrs import boolean, real
+from ..math.binary import divide
+from ..registry import get, op
+from ..shapes import same
+from ..spec import ROWS, Attr, Env, Onnx, arg
+from .records import Csr, Rows, Sparse, rows_added, stored_rows
+from .rule import SparseRule, Stypes, add_rule, densify, stored_as
 
 Tensor = torch.Tensor
 
@@ -122,7 +125,7 @@ def _stop_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
 
 
 def _zeros(a: Any, env: Env, data: Sparse) -> Any:
-    return nothing_in(data)
+    return data.emptied()
 
 
 add_rule("_copy", SparseRule(lambda a, s: _own(s), _pass, _pass_grad, lambda a, s: s))
@@ -202,12 +205,7 @@ for _name in ("_maximum", "_minimum", "_hypot"):
 
 
 def _sum(a: Any, env: Env, *inputs: Rows) -> Any:
-    every = torch.cat([one.rows for one in inputs])
-    rows, places = torch.unique(every, return_inverse=True)
-    total = inputs[0].values.new_zeros((rows.numel(), *inputs[0].shape[1:]))
-    for one, part in zip(inputs, places.split([one.rows.numel() for one in inputs]), strict=True):
-        total.index_add_(0, part, one.values)
-    return Rows(rows, total, inputs[0].shape)
+    return rows_added(inputs)
 
 
 def _all_rows(a: Any, stypes: Stypes) -> Stypes | None:
@@ -255,3 +253,96 @@ def _csr_first(a: Any, stypes: Stypes) -> Stypes | None:
 
 add_rule("broadcast_mul", SparseRule(_csr_first, _csr_by_dense(torch.mul)))
 add_rule("broadcast_div", SparseRule(_csr_first, _csr_by_dense(torch.div)))
+
+
+def _as_first(a: Any, stypes: Stypes) -> Stypes | None:
+    return stypes[:1] if stypes[0] != "default" else None
+
+
+def _shift(name: str, word: str, sign: int) -> None:
+    def number(a: Any, data: Tensor) -> Any:
+        return sign * (a.scalar if data.is_floating_point() or not a.is_int else int(a.scalar))
+
+    def dense(a: Any, env: Env, data: Tensor) -> Tensor:
+        found: Tensor = data + number(a, data)
+        return found.to(data.dtype)
+
+    def stored(a: Any, env: Env, data: Sparse) -> Any:
+        return data.replaced(dense(a, env, data.values))
+
+    def grad(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
+        return [data.replaced(values_at(grads[0], data))]
+
+    dense.__doc__ = f"""{word} each stored element; of a dense array all elements are stored.
+
+Shape:
+    data: any shape.
+    returns: the same shape and storage type.
+
+Source: MXNet 1.9.1 `{name}`.
+"""
+    attrs = {
+        "scalar": Attr(real, "operand beside every stored element", 1.0),
+        "is_int": Attr(boolean, "cut the number's fraction when data are integers", True),
+    }
+    op(
+        name,
+        [arg("data", ROWS)],
+        attrs,
+        infer=same,
+        onnx=Onnx("Add" if sign > 0 else "Sub", scalar="last", drop=("is_int",)),
+    )(dense)
+    add_rule(name, SparseRule(_as_first, stored, grad, lambda a, stypes: stypes))
+
+
+_shift("_scatter_plus_scalar", "Add a number to", 1)
+_shift("_scatter_minus_scalar", "Subtract a number from", -1)
+
+
+@op(
+    "_scatter_elemwise_div",
+    [arg("lhs", ROWS), arg("rhs", ROWS)],
+    infer=same,
+    onnx=Onnx("Div", builder="divide"),
+)
+def scatter_elemwise_div(a: Any, env: Env, lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Divide the elements that `lhs` stores by those of `rhs`; of a dense array all elements are stored.
+
+    Shape:
+        lhs, rhs: one shape.
+        returns: the same shape, with the storage type of `lhs`.
+
+    Source: MXNet 1.9.1 `_scatter_elemwise_div`.
+    """
+    return divide(lhs, rhs)
+
+
+def _div_storage(a: Any, stypes: Stypes) -> Stypes | None:
+    return _as_first(a, stypes) if stypes[0] == "row_sparse" else None
+
+
+def _div(a: Any, env: Env, left: Rows, right: Any) -> Any:
+    there = right.pick(left.rows) if isinstance(right, Rows) else densify(right).index_select(0, left.rows)
+    return left.replaced(divide(left.values, there))
+
+
+add_rule("_scatter_elemwise_div", SparseRule(_div_storage, _div))
+
+
+def _like_storage(a: Any, stypes: Stypes) -> Stypes | None:
+    return stypes[1:] if stypes[1] != "default" else None
+
+
+def _first(a: Any, env: Env, left: Any, right: Sparse) -> Any:
+    found = stored_as(left, right.stype)
+    return found.clone() if found is left else found
+
+
+def _first_grad(a: Any, env: Env, wanted: Any, grads: Any, left: Any, right: Sparse) -> Any:
+    return [grads[0], None]
+
+
+add_rule(
+    "_identity_with_attr_like_rhs",
+    SparseRule(_like_storage, _first, _first_grad, lambda a, stypes: stypes[1:] * 2),
+)

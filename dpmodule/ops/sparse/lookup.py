@@ -1,18 +1,19 @@
-"""Picking rows of tables, cutting and joining matrices."""
+"""Picking rows of tables, also pooled ones for ragged numbers; cutting and joining matrices."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch.nn.functional import embedding_bag
 
 from ...base import BoundsError
 from ..attrs import boolean, dtype, integer
-from ..nn.embedding import table_shapes, table_types
+from ..nn.dense import table_shapes, table_types
 from ..registry import op
 from ..spec import ROWS, Attr, Env, Onnx, arg, param
-from .records import Csr, Rows, row_gradient, summed
-from .rule import SparseRule, Stypes, add_rule
+from .records import Csr, Ragged, Rows, Sparse, row_gradient, summed
+from .rule import SparseCall, SparseRule, Stypes, add_rule
 
 Tensor = torch.Tensor
 
@@ -103,20 +104,6 @@ def _csr_only(a: Any, stypes: Stypes) -> Stypes | None:
     return ("csr",) if set(stypes) == {"csr"} else None
 
 
-def rows_of_csr(matrix: Csr, rows: Tensor) -> Csr:
-    """Return rows of a matrix by number, in the order given."""
-    counts = matrix.starts.diff().index_select(0, rows)
-    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    shift = (matrix.starts[:-1].index_select(0, rows) - starts[:-1]).repeat_interleave(counts)
-    places = torch.arange(shift.numel(), device=shift.device) + shift
-    return Csr(
-        starts,
-        matrix.columns.index_select(0, places),
-        matrix.values.index_select(0, places),
-        (rows.numel(), matrix.shape[1]),
-    )
-
-
 def _take_storage(a: Any, stypes: Stypes) -> Stypes | None:
     return ("csr",) if stypes == ("csr", "default") and a.axis == 0 and a.mode in ("clip", "wrap") else None
 
@@ -124,7 +111,7 @@ def _take_storage(a: Any, stypes: Stypes) -> Stypes | None:
 def _take(a: Any, env: Env, data: Csr, indices: Tensor) -> Any:
     rows, height = indices.long().flatten(), data.shape[0]
     rows = rows.remainder(height) if a.mode == "wrap" else rows.clamp(0, height - 1)
-    return rows_of_csr(data, rows)
+    return data.pick(rows)
 
 
 add_rule("take", SparseRule(_take_storage, _take))
@@ -138,7 +125,7 @@ def _slice_storage(a: Any, stypes: Stypes) -> Stypes | None:
 def _slice(a: Any, env: Env, data: Csr) -> Any:
     ends = [slice(*pair).indices(length)[:2] for *pair, length in zip(a.begin, a.end, data.shape)]
     first, last = ends[0]
-    found = rows_of_csr(data, torch.arange(first, max(first, last), device=data.starts.device))
+    found = data.pick(torch.arange(first, max(first, last), device=data.starts.device))
     if len(ends) == 1:
         return found
     left, right = ends[1]
@@ -172,3 +159,73 @@ def _concat(a: Any, env: Env, *inputs: Csr) -> Any:
 
 
 add_rule("Concat", SparseRule(_concat_storage, _concat))
+
+
+# pooled lookups
+
+POOLED = frozenset({"sum", "mean", "sqrt"})
+"""The kinds of pooling that are sums of rows times a number."""
+
+
+class LookupPool(NamedTuple):
+    """What a pooled lookup does.
+
+    Attributes:
+        pool: attributes of `sequence_pool`, of one of the kinds in `POOLED`.
+    """
+
+    lookup: Any
+    pool: Any
+
+
+class PooledLookup(SparseCall):
+    """Does the work of an `Embedding` on ragged numbers (N,) and of the `sequence_pool` that reads it, as one step.
+
+    The rows looked up, of which there may be hundreds for each that comes out, are never written to memory, nor are
+    their gradients: the gradient of a table's row is the sum of those of the pooled rows that it is part of.
+    Its attributes are a `LookupPool`.
+    """
+
+    def __init__(self, lookup: SparseCall, pool: SparseCall) -> None:
+        super().__init__(pool.op, pool.rule, pool.stypes, lookup.takes_rows)
+        self._lookup, self._pool = lookup, pool
+
+    def __call__(self, a: LookupPool, env: Env, data: Ragged, weight: Any) -> Any:
+        if (  # torch has the kernels
+            data.values.dim() == 1
+            and not isinstance(weight, Sparse)
+            and weight.is_cpu
+            and weight.dtype in (torch.float32, torch.float64)
+        ):
+            return _PooledRows.apply(a, data, self.takes_rows[1], weight)  # type: ignore[no-untyped-call]
+        return self._pool(a.pool, env, self._lookup(a.lookup, env, data, weight))
+
+
+class _PooledRows(torch.autograd.Function):
+    """Sums over rows of a table (input_dim, output_dim), and the gradient of the table."""
+
+    @staticmethod
+    def forward(ctx: Any, a: LookupPool, data: Ragged, takes_rows: bool, weight: Tensor) -> Tensor:
+        ctx.a, ctx.data, ctx.by_rows, ctx.shape = a, data, takes_rows and a.lookup.sparse_grad, weight.shape
+        sums = embedding_bag(_rows_of(a, data), weight, data.offsets, mode="sum", include_last_offset=True)
+        return _divided(a, sums, data)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        a, data, grad = ctx.a, ctx.data, grads[0]
+        rows, totals = summed(_rows_of(a, data), _divided(a, grad, data).contiguous(), data.row_numbers())
+        if ctx.by_rows:
+            return None, None, None, row_gradient(rows, totals, ctx.shape)
+        return None, None, None, grad.new_zeros(ctx.shape).index_copy_(0, rows, totals)
+
+
+def _rows_of(a: LookupPool, data: Ragged) -> Tensor:
+    return data.values.long().clamp(0, a.lookup.input_dim - 1)
+
+
+def _divided(a: LookupPool, sums: Tensor, data: Ragged) -> Tensor:
+    """Return sums (N, D) over rows of `data`, or their gradients, divided as the pooling says."""
+    if a.pool.pool_type == "sum":
+        return sums
+    counts = data.lengths().clamp(min=1).to(sums.dtype).view(-1, 1)
+    return sums / (counts if a.pool.pool_type == "mean" else counts.sqrt())

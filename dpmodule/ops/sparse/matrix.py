@@ -1,4 +1,4 @@
-"""Products and sums of sparse matrices."""
+"""Products and sums of sparse matrices, and counting and finding their stored elements."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import torch
 
 from ...base import DTypeError, Shape
 from ..attrs import boolean, ints, optional
-from ..axes import normal_axes, normal_axis
 from ..math.pointwise import in_type_of
 from ..registry import get, op
-from ..shapes import prod
+from ..shapes import normal_axes, normal_axis, prod
 from ..spec import Attr, Env, Onnx, Shapes, arg
-from .call import stored_as
 from .records import Csr, Rows, Sparse, row_gradient, stored_rows
-from .rule import SparseRule, Stypes, add_rule
+from .rule import SparseRule, Stypes, add_rule, stored_as
 
 Tensor = torch.Tensor
 
@@ -65,8 +63,7 @@ def _csr_dot(a: Any, left: Csr, right: Any) -> Any:
 
 def _dense_by_csr(a: Any, env: Env, left: Tensor, right: Csr) -> Any:
     turned = _product(right, right.columns, right.shape[1], left.t(), not a.transpose_b).t()
-    rows, columns = turned.ne(0).nonzero(as_tuple=True)
-    return Csr.from_places(rows, columns, turned[rows, columns], turned.shape)
+    return Csr.of_dense(turned)
 
 
 def _own_storage(a: Any, stypes: Stypes) -> str | None:
@@ -273,3 +270,23 @@ add_rule(
         lambda a, s: s if _square_sum_storage(a, s) else ("default",),
     ),
 )
+
+
+def _edge_id(a: Any, env: Env, data: Csr, u: Tensor, v: Tensor) -> Tensor:
+    """Return the elements of edges (u, v), -1 where there is none; stored zeros count, as numbers of edges may be 0."""
+    width = data.shape[1]
+    rows = torch.repeat_interleave(data.starts.diff())
+    places, order = (rows * width + data.columns).sort()
+    wanted = u.long() * width + v.long()
+    missing = data.values.new_full(wanted.shape, -1)
+    if not places.numel():
+        return missing
+    near = torch.searchsorted(places, wanted).clamp_(max=places.numel() - 1)
+    return torch.where(places[near] == wanted, data.values[order[near]], missing)
+
+
+def _edge_storage(a: Any, stypes: Stypes) -> Stypes | None:
+    return ("default",) if stypes[0] == "csr" and set(stypes[1:]) <= {"default"} else None
+
+
+add_rule("_contrib_edge_id", SparseRule(_edge_storage, _edge_id))

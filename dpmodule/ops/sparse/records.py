@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn.functional import embedding_bag
 
-from .groups import groups_of
+from ...base import OpError, ShapeError
 
 Tensor = torch.Tensor
 
@@ -28,7 +28,8 @@ class Sparse:
     Attributes:
         shape: lengths of all axes.
         anchor: where gradients flow; None where nothing is recorded.
-        home: the array that these are the parts of, None for what an operator made; a state is written there.
+        home: a weak reference to the array that these are the parts of, None for what an operator made; a state is
+            written there.
     """
 
     __slots__ = ("anchor", "home", "shape", "values")
@@ -68,6 +69,10 @@ class Sparse:
 
     def emptied(self) -> Any:
         """Return a record of the same shape that stores nothing."""
+        raise NotImplementedError
+
+    def to(self, device: torch.device) -> Any:
+        """Return the record on a device, without an anchor; itself if it is there already."""
         raise NotImplementedError
 
     def dense(self) -> Tensor:
@@ -124,10 +129,9 @@ class Rows(Sparse):
         self.anchor = self.home = None
 
     def to(self, device: torch.device) -> Rows:
-        """Return the rows on a device, without an anchor; this record if they are there already."""
-        return (
-            self if self.device == device else Rows(self.rows.to(device), self.values.to(device), self.shape)
-        )
+        if self.device == device:
+            return self
+        return Rows(self.rows.to(device), self.values.to(device), self.shape)
 
     def replaced(self, values: Tensor) -> Rows:
         return Rows(self.rows, values, self.shape)
@@ -157,6 +161,15 @@ class Rows(Sparse):
         return found.view(*numbers.shape, *self.shape[1:])
 
 
+def rows_added(records: Sequence[Rows]) -> Rows:
+    """Return the sum of records of one shape and device, in order; every row that one of them stores is stored."""
+    rows, places = torch.unique(torch.cat([one.rows for one in records]), return_inverse=True)
+    total = records[0].values.new_zeros((rows.numel(), *records[0].shape[1:]))
+    for one, part in zip(records, places.split([one.rows.numel() for one in records]), strict=True):
+        total.index_add_(0, part, one.values)
+    return Rows(rows, total, records[0].shape)
+
+
 class Csr(Sparse):
     """A matrix of which some elements are stored, row by row.
 
@@ -184,11 +197,23 @@ class Csr(Sparse):
         self.shape, self.anchor, self.home = tuple(shape), None, None
         self._known: dict[str, Any] = {} if known is None else known
 
+    @classmethod
+    def of_dense(cls, dense: Tensor) -> Csr:
+        """Return a dense matrix with those elements stored that are not zero."""
+        rows, columns = dense.ne(0).nonzero(as_tuple=True)
+        return cls.from_places(rows, columns.contiguous(), dense[rows, columns], dense.shape)
+
+    @classmethod
+    def from_places(cls, rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> Csr:
+        """Return the matrix of elements given with their rows, which ascend."""
+        starts = rows.new_zeros(shape[0] + 1)
+        starts[1:] = rows.bincount(minlength=shape[0]).cumsum(0)
+        return cls(starts, columns, values, shape)
+
     def replaced(self, values: Tensor) -> Csr:
         return Csr(self.starts, self.columns, values, self.shape, self._known)
 
     def to(self, device: torch.device) -> Csr:
-        """Return the matrix on a device, without an anchor; this one if it is there already."""
         if self.device == device:
             return self
         return Csr(self.starts.to(device), self.columns.to(device), self.values.to(device), self.shape)
@@ -216,26 +241,21 @@ class Csr(Sparse):
         places = self.row_numbers(), self.columns
         return self.values.new_zeros(self.shape).index_put_(places, self.values, accumulate=True)
 
-    @classmethod
-    def from_places(cls, rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> Csr:
-        """Return the matrix of elements given with their rows, which ascend."""
-        starts = rows.new_zeros(shape[0] + 1)
-        starts[1:] = rows.bincount(minlength=shape[0]).cumsum(0)
-        return cls(starts, columns, values, shape)
+    def range(self, begin: int, end: int) -> Csr:
+        """Return rows `begin` to `end`; they share memory."""
+        starts = self.starts[begin : end + 1]
+        first, last = int(starts[0]), int(starts[-1])
+        shape = end - begin, self.shape[1]
+        return Csr(starts - first, self.columns[first:last], self.values[first:last], shape)
 
+    def pick(self, numbers: Tensor) -> Csr:
+        """Return rows by number, in the order given.
 
-def row_range(matrix: Csr, begin: int, end: int) -> Csr:
-    """Return rows `begin` to `end` of a matrix; they share its memory."""
-    starts = matrix.starts[begin : end + 1]
-    first, last = int(starts[0]), int(starts[-1])
-    return Csr(
-        starts - first, matrix.columns[first:last], matrix.values[first:last], (end - begin, matrix.shape[1])
-    )
-
-
-def nothing_in(record: Sparse) -> Any:
-    """Return a record of the same shape that stores nothing."""
-    return record.emptied()
+        Args:
+            numbers: which, (M,) int64, each within the shape.
+        """
+        starts, places = _picked(self.starts, numbers)
+        return Csr(starts, self.columns[places], self.values[places], (numbers.numel(), self.shape[1]))
 
 
 def leaf_of(value: Any) -> Tensor:
@@ -299,3 +319,173 @@ def as_rows(value: Any) -> Rows:
         return Rows(*stored_rows(value), value.shape)
     rows = value.reshape(value.shape[0], -1).ne(0).any(1).nonzero().flatten()
     return Rows(rows, value.index_select(0, rows), value.shape)
+
+
+class Ragged(Sparse):
+    """Rows of different lengths. Row i is ``values[offsets[i]:offsets[i + 1]]``.
+
+    The shape is (N,) and the trailing axes of the values: how long the rows are is in no shape, so that batches of any
+    lengths pass through one binding. Gradients flow through the values themselves: there are as many as values.
+
+    Args:
+        values: the elements of all rows, (T, ...).
+        offsets: where each row begins among them, (N + 1,) int64 on the same device, from 0 to T, never descending.
+        known: what has been found out about the offsets, shared by values of the same rows.
+    """
+
+    __slots__ = ("_known", "offsets")
+
+    stype = "ragged"
+
+    def __init__(self, values: Tensor, offsets: Tensor, known: dict[str, Any] | None = None) -> None:
+        self.values, self.offsets = values, offsets
+        self.shape = (offsets.shape[0] - 1, *values.shape[1:])
+        self.anchor, self.home = None, None
+        self._known: dict[str, Any] = {} if known is None else known
+
+    # the gradient flows through the values
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.values.requires_grad
+
+    def requires_grad_(self, wanted: bool = True) -> Ragged:
+        self.values.requires_grad_(wanted)
+        return self
+
+    def leaf(self) -> Tensor:
+        return self.values
+
+    def detach(self) -> Ragged:
+        found = Ragged(self.values.data, self.offsets, self._known)
+        found.home = self.home
+        return found
+
+    def clone(self) -> Ragged:
+        return self.replaced(self.values.clone())
+
+    # other values in the same rows
+
+    def replaced(self, values: Tensor) -> Ragged:
+        return Ragged(values, self.offsets, self._known)
+
+    def emptied(self) -> Ragged:
+        return Ragged(self.values[:0], torch.zeros_like(self.offsets))
+
+    def to(self, device: torch.device) -> Ragged:
+        if self.values.device == device:
+            return self
+        return Ragged(self.values.to(device), self.offsets.to(device))
+
+    def dense(self) -> Tensor:
+        raise OpError("a ragged value is to be read as a dense one, which it never becomes by itself")
+
+    # rows
+
+    def lengths(self) -> Tensor:
+        """Return the rows' lengths, (N,) int64."""
+        if "lengths" not in self._known:
+            self._known["lengths"] = self.offsets.diff()
+        found: Tensor = self._known["lengths"]
+        return found
+
+    def row_numbers(self) -> Tensor:
+        """Return each element's row, (T,) int64."""
+        if "rows" not in self._known:
+            rows = torch.arange(self.shape[0], device=self.offsets.device)
+            found = rows.repeat_interleave(self.lengths(), output_size=self.values.shape[0])
+            self._known["rows"] = found
+        numbers: Tensor = self._known["rows"]
+        return numbers
+
+    def has_rows_of(self, other: Ragged) -> bool:
+        """Say whether another value's rows are as long as these."""
+        return self.offsets is other.offsets or torch.equal(self.offsets, other.offsets)
+
+    def range(self, begin: int, end: int) -> Ragged:
+        """Return rows `begin` to `end`; they share memory."""
+        offsets = self.offsets[begin : end + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
+        return Ragged(self.values[first:last], offsets - first)
+
+    def pick(self, numbers: Tensor) -> Ragged:
+        """Return rows by number, in the order given.
+
+        Args:
+            numbers: which, (M,) int64, each within the shape.
+        """
+        offsets, places = _picked(self.offsets, numbers)
+        return Ragged(self.values.index_select(0, places), offsets)
+
+    def expanded(self, dense: Tensor) -> Tensor:
+        """Return a dense value's row for each element of the row.
+
+        Args:
+            dense: (N, ...).
+
+        Returns:
+            (T, ...).
+        """
+        if not dense.dim() or dense.shape[0] != self.shape[0]:
+            raise ShapeError(
+                f"a ragged value of {self.shape[0]} rows stands beside a dense one of shape {tuple(dense.shape)}, "
+                f"expected {self.shape[0]} on its first axis"
+            )
+        return dense.index_select(0, self.row_numbers())
+
+
+def _picked(starts: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Return where picked rows begin among their elements, and the places of these among the elements of all rows.
+
+    Args:
+        starts: where each row begins, (N + 1,).
+        numbers: of the rows that are picked, (M,).
+    """
+    counts = starts.diff().index_select(0, numbers)
+    begins = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    shift = (starts[:-1].index_select(0, numbers) - begins[:-1]).repeat_interleave(counts)
+    return begins, torch.arange(shift.numel(), device=shift.device) + shift
+
+
+def ragged_rows(rows: Sequence[Tensor]) -> Ragged:
+    """Return rows, one or more tensors of equal trailing axes, as a ragged value."""
+    lengths = torch.tensor([0, *(row.shape[0] for row in rows)], device=rows[0].device)
+    return Ragged(torch.cat(list(rows)), lengths.cumsum(0))
+
+
+def groups_of(numbers: Tensor, places: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort numbers of the CPU, equal ones in the order in which they come.
+
+    Args:
+        numbers: at least one, (T,) int64.
+        places: a place for each number, (T,) int64; None = they count from 0.
+
+    Returns:
+        The different numbers, ascending, (R,); where each begins among the sorted ones, (R,); and the places in the
+        order of the sorted numbers, (T,).
+    """
+    from ... import native  # loads the extension
+
+    core = native.core
+    if core is None:
+        return _by_torch(numbers, places)
+    numbers = numbers.contiguous()
+    given = None if places is None else places.contiguous()
+    distinct, starts, ordered = torch.empty(3, len(numbers), dtype=torch.int64)
+    count = core.group_numbers(
+        numbers.data_ptr(),
+        len(numbers),
+        0 if given is None else given.data_ptr(),
+        distinct.data_ptr(),
+        starts.data_ptr(),
+        ordered.data_ptr(),
+    )
+    return distinct[:count].clone(), starts[:count], ordered  # a gradient keeps the first
+
+
+def _by_torch(numbers: Tensor, places: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    ordered, order = numbers.sort(stable=True)
+    is_first = torch.ones(ordered.numel(), dtype=torch.bool)
+    torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
+    starts = is_first.nonzero().view(-1)
+    return ordered[starts], starts, order if places is None else places.index_select(0, order)

@@ -1,21 +1,29 @@
-"""The fused recurrent network on ragged values: each row is a sequence, run to its own end."""
+"""Recurrent networks on ragged values: each row is a sequence, run to its own end.
+
+`RNN` maps the data to its gates itself; `sequence_lstm` takes data that have been mapped already, as Paddle divides
+the work. Shape letters: N rows, T elements of all rows, H features of the state.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ...base import OpError
+from ...base import OpError, Shape
+from ..attrs import boolean, choice
 from ..nn.rnn import check_states, run, weights_of
-from ..spec import Env
-from .ragged import Ragged
-from .rule import SparseRule, Stypes, add_ragged_rule
+from ..nn.rules import agree
+from ..registry import op
+from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg, param
+from .records import Ragged
+from .rule import SparseRule, Stypes, add_ragged_rule, recorded_by_torch
 
 Tensor = torch.Tensor
 
 
-def _storage(a: Any, stypes: Stypes) -> Stypes:
+def _rnn_storage(a: Any, stypes: Stypes) -> Stypes:
     if stypes[0] != "ragged" or any(stype != "default" for stype in stypes[1:]):
         raise OpError(f"RNN takes ragged data beside dense parameters and states, got {', '.join(stypes)}")
     if a.use_sequence_length:
@@ -24,10 +32,6 @@ def _storage(a: Any, stypes: Stypes) -> Stypes:
         )
     states = 1 + (a.mode == "lstm") if a.state_outputs else 0
     return ("ragged", *("default",) * states)
-
-
-def _grad_storage(a: Any, stypes: Stypes) -> Stypes:
-    return stypes
 
 
 def packed(data: Ragged, from_end: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -49,7 +53,7 @@ def packed(data: Ragged, from_end: bool = False) -> tuple[Tensor, Tensor, Tensor
     return starts.index_select(0, steps) + ranks.index_select(0, rows), order, batch_sizes.cpu()
 
 
-def _run(a: Any, env: Env, data: Ragged, parameters: Tensor, *states: Tensor) -> Any:
+def _rnn(a: Any, env: Env, data: Ragged, parameters: Tensor, *states: Tensor) -> Any:
     """Run all rows; the last states are those at each row's end, those given where a row is empty."""
     values = data.values
     check_states(a, data.values.new_empty(0, *data.shape), states)
@@ -71,8 +75,137 @@ def _run(a: Any, env: Env, data: Ragged, parameters: Tensor, *states: Tensor) ->
     return (found, *(state.index_select(1, back) for state in whole))
 
 
-def _recorded(a: Any, env: Env, takes_rows: Any, *inputs: Any) -> Any:
-    return _run(a, env, *inputs)
+add_ragged_rule(
+    "RNN", SparseRule(_rnn_storage, _rnn, None, lambda a, stypes: stypes, recorded_by_torch(_rnn))
+)
 
 
-add_ragged_rule("RNN", SparseRule(_storage, _run, None, _grad_storage, _recorded))
+# an LSTM on data that have been mapped to its gates
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "identity": torch.clone,
+}
+_kind = choice(*_ACTIVATIONS)
+
+
+def _lstm_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data, weight, bias = ins
+    units = next((s[1] for s in (*outs, weight) if s and len(s) == 2 and s[1]), 0)
+    if not units and data and len(data) == 2:
+        units = data[1] // 4
+    rows = next((s[0] for s in (data, *outs) if s and s[0]), 0)
+    data = agree("data", data, (rows, 4 * units), weight)
+    weight = agree("weight", weight, (4 * units, units), data)
+    bias = agree("bias", bias, (units * (7 if a.use_peepholes else 4),), data)
+    return [data, weight, bias], [agree("output", each, (rows, units), data) for each in outs]
+
+
+class _LSTMStep:
+    """The LSTM's step."""
+
+    def __init__(self, a: Any, bias: Tensor, units: int) -> None:
+        self._gate = _ACTIVATIONS[a.gate_activation]
+        self._cell = _ACTIVATIONS[a.cell_activation]
+        self._candidate = _ACTIVATIONS[a.candidate_activation]
+        self._peepholes = torch.split(bias[4 * units :], units) if a.use_peepholes else None
+
+    def step(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Return state and state of the cell after a step.
+
+        Args:
+            gates: (n, 4H), before the activations.
+            cell: (n, H), before the step.
+        """
+        candidate, enter, forget, leave = gates.chunk(4, 1)
+        if self._peepholes is not None:
+            for_enter, for_forget, for_leave = self._peepholes
+            enter, forget = torch.addcmul(enter, cell, for_enter), torch.addcmul(forget, cell, for_forget)
+        kept = cell * self._gate(forget)
+        cell = torch.addcmul(kept, self._candidate(candidate), self._gate(enter))
+        if self._peepholes is not None:
+            leave = torch.addcmul(leave, cell, for_leave)
+        return self._gate(leave) * self._cell(cell), cell
+
+
+def _lstm(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple[Ragged, Ragged]:
+    units = weight.shape[1]
+    values = data.values
+    if not values.shape[0]:
+        empty = data.replaced(values.new_zeros(0, units))
+        return empty, empty
+    places, _, batch_sizes = packed(data, a.is_reverse)
+    order = places.argsort()
+    mapped = values.index_select(0, order) + bias[: 4 * units]
+    cell_of = _LSTMStep(a, bias, units)
+    states, cells = [], []
+    state = cell = values.new_zeros(int(batch_sizes[0]), units)
+    turned = weight.t()
+    for gates in torch.split(mapped, batch_sizes.tolist()):
+        number = gates.shape[0]
+        state, cell = cell_of.step(torch.addmm(gates, state[:number], turned), cell[:number])
+        states.append(state)
+        cells.append(cell)
+    found = (torch.cat(parts).index_select(0, places) for parts in (states, cells))
+    hidden, inner = map(data.replaced, found)
+    return hidden, inner
+
+
+@op(
+    "sequence_lstm",
+    [arg("data", NEVER), param("weight"), param("bias")],
+    {
+        "use_peepholes": Attr(boolean, "whether the gates see the state of the cell", True),
+        "is_reverse": Attr(boolean, "whether rows are run from their ends", False),
+        "gate_activation": Attr(_kind, "activation of the three gates", "sigmoid"),
+        "cell_activation": Attr(_kind, "activation of the state of the cell", "tanh"),
+        "candidate_activation": Attr(_kind, "activation of what is to enter the cell", "tanh"),
+    },
+    outputs=("output", "cell"),
+    infer=_lstm_shapes,
+    batch=NEVER,
+    onnx=Onnx(missing="works on rows of different lengths, which ONNX lacks"),
+)
+def sequence_lstm(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor) -> Any:
+    """Run an LSTM over each row, whose elements have been mapped to the gates already; `RNN` maps them itself.
+
+    With c the candidate, i, f, o the gates before their activations, and p the weights of the peepholes::
+
+        c, i, f, o = data + weight . h + bias
+        s = cell_activation's argument = candidate(c) * gate(i + p_i * s) + s * gate(f + p_f * s)
+        h = gate(o + p_o * s) * cell_activation(s)
+
+    Shape:
+        data: (N, 4H), ragged, in the order c, i, f, o.
+        weight: (4H, H).
+        bias: (4H,); with peepholes (7H,), behind it p_i, p_f, p_o.
+        output: (N, H), ragged: h after each element.
+        cell: (N, H), ragged: s after each element.
+
+    Raises:
+        OpError: the data is dense.
+
+    Source: Paddle 1.x `fluid.layers.dynamic_lstm`, whose weight is the transpose of this one.
+    """
+    raise _refused()
+
+
+def _refused() -> OpError:
+    return OpError(
+        "sequence_lstm takes ragged data beside a dense weight and bias; declare its variable with stype='ragged'"
+    )
+
+
+def _lstm_storage(a: Any, stypes: Stypes) -> Stypes:
+    if tuple(stypes) != ("ragged", "default", "default"):
+        raise _refused()
+    return "ragged", "ragged"
+
+
+add_ragged_rule(
+    "sequence_lstm",
+    SparseRule(_lstm_storage, _lstm, None, lambda a, stypes: stypes, recorded_by_torch(_lstm)),
+    alone=lambda a: True,
+)

@@ -15,8 +15,8 @@ from ..nn.rules import agree
 from ..registry import op
 from ..shapes import prod, same, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
-from .ragged import Ragged
-from .rule import SparseRule, Stypes, add_ragged_rule
+from .records import Ragged
+from .rule import SparseRule, Stypes, add_ragged_rule, recorded_by_torch
 
 Tensor = torch.Tensor
 
@@ -43,13 +43,11 @@ def _add_rule(name: str, run: Any, output: str = "ragged", position: int = 0) ->
             raise OpError(f"{name} takes no inputs stored as {', '.join(stypes)}")
         return (output,)
 
-    def recorded(a: Any, env: Env, takes_rows: Any, *inputs: Any) -> Any:
-        return run(a, env, *inputs)
-
     def grad_storage(a: Any, stypes: Stypes) -> Stypes:
         return tuple("ragged" if stype == "ragged" else "default" for stype in stypes)
 
-    add_ragged_rule(name, SparseRule(storage, run, None, grad_storage, recorded), alone=lambda a: True)
+    rule = SparseRule(storage, run, None, grad_storage, recorded_by_torch(run))
+    add_ragged_rule(name, rule, alone=lambda a: True)
 
 
 def row_sums(data: Ragged, values: Tensor) -> Tensor:

@@ -11,9 +11,8 @@ from ..attrs import choice
 from ..registry import op
 from ..shapes import same, unify
 from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, arg
-from .call import stored_as
 from .records import Rows, stored_rows
-from .rule import SparseRule, Stypes, add_rule
+from .rule import SparseRule, Stypes, add_rule, stored_as
 
 
 @op(

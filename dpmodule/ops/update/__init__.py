@@ -2,8 +2,5 @@
 
 from . import adam as adam
 from . import adaptive as adaptive
-from . import lamb as lamb
-from . import multi_adaptive as multi_adaptive
-from . import multi_sgd as multi_sgd
+from . import multi as multi
 from . import norms as norms
-from . import sgd as sgd

@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 
-from ..attrs import integer, real
+from ...base import Shape
+from ..attrs import boolean, integer, real
 from ..dtypes import single
-from ..spec import Attr
+from ..shapes import unify
+from ..spec import Attr, Shapes
 from .rules import (
     BETAS,
     CLIP,
@@ -18,6 +20,7 @@ from .rules import (
     SCALING,
     WD,
     Rule,
+    check_wide,
     mixed,
     remaining,
     scaled,
@@ -174,5 +177,139 @@ def ftml_update(a: Any) -> Rule:
         new_d = first / lr * ((new_v / second).sqrt() + a.epsilon)
         new_z = beta1 * z + (1 - beta1) * g - (new_d - beta1 * d) * weight
         return -new_z / new_d, new_d, new_v, new_z
+
+    return rule
+
+
+BOUNDS = {
+    "lower_bound": Attr(real, "least norm of the weight; negative for none", -1.0),
+    "upper_bound": Attr(real, "greatest norm of the weight; negative for none", -1.0),
+}
+_PHASE1 = {
+    **BETAS,
+    "epsilon": Attr(real, "keeps the quotient finite", 1e-6),
+    "t": Attr(integer(), "number of this update, from 1"),
+    "bias_correction": Attr(boolean, "make up for means that start at zero", True),
+    "wd": Attr(real, "weight decay"),
+    **SCALING,
+}
+_PHASE2 = {**LR, **BOUNDS}
+
+
+def direction(a: Any, t: int, wd: float) -> Rule:
+    """Return the rule of the first phase: Adam's direction plus the decayed weight, and the new states."""
+    beta1, beta2, epsilon = map(single, (a.beta1, a.beta2, a.epsilon))
+    rescale, clip, wd = map(single, (a.rescale_grad, a.clip_gradient, wd))
+
+    def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
+        g = scaled(grad, rescale, clip)
+        new_mean = beta1 * mean + (1 - beta1) * g
+        new_var = beta2 * var + (1 - beta2) * g * g
+        m, v = new_mean, new_var
+        if a.bias_correction:
+            m, v = m / remaining(beta1, t, m.dtype), v / remaining(beta2, t, v.dtype)
+        return m / (v.sqrt() + epsilon) + wd * weight, new_mean, new_var
+
+    return rule
+
+
+def stretched(a: Any, lr: float, r1: Tensor, r2: Tensor) -> Tensor:
+    """Return the rate of the second phase: `lr` times the weight's norm over the direction's, 1 where one is 0."""
+    lower, upper = single(a.lower_bound), single(a.upper_bound)
+    norm = r1.clamp(min=lower) if lower >= 0 else r1
+    norm = norm.clamp(max=upper) if upper >= 0 else norm
+    return single(lr) * torch.where(norm.eq(0) | r2.eq(0), torch.ones_like(norm), norm / r2)
+
+
+@step("lamb_update_phase1", ("mean", "var"), _PHASE1)
+def lamb_update_phase1(a: Any) -> Rule:
+    """Return the direction of a LAMB step.
+
+    With ``g = clip(rescale_grad * grad)``, in place ``mean = beta1 * mean + (1 - beta1) * g`` and
+    ``var = beta2 * var + (1 - beta2) * g ** 2``; and ``m / (sqrt(v) + epsilon) + wd * w``, where m and v are mean and
+    var, under `bias_correction` divided by ``1 - beta1 ** t`` and ``1 - beta2 ** t``.
+
+    Shape:
+        weight, grad, mean, var: one shape and type.
+        returns: the direction, of the same shape.
+
+    Source: MXNet 1.9.1 `lamb_update_phase1`; You et al., "Large batch optimization for deep learning", 2019.
+    """
+    return direction(a, a.t, a.wd)
+
+
+@step(
+    "mp_lamb_update_phase1",
+    ("mean", "var"),
+    _PHASE1,
+    reads=("weight32",),
+    infer_type=wide_types(2, outputs_wide=True),
+)
+def mp_lamb_update_phase1(a: Any) -> Rule:
+    """Return the direction of a LAMB step for a 16-bit weight with a float32 copy.
+
+    Shape:
+        weight, grad: one shape and type, often float16.
+        mean, var, weight32: the same shape, float32; the first two get their new values in place.
+        returns: the direction, float32.
+
+    Source: MXNet 1.9.1 `mp_lamb_update_phase1`, which rounds the rescaled gradient to 16 bits.
+    """
+    rule, rescale = direction(a._replace(rescale_grad=1.0), a.t, a.wd), single(a.rescale_grad)
+
+    def run(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, weight32: Tensor) -> tuple[Tensor, ...]:
+        check_wide(weight, grad, (mean, var), weight32)
+        return rule(weight32, (grad * rescale).float(), mean, var)
+
+    return run
+
+
+def _phase2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    """Weight, direction, copy and output share a shape; r1 and r2 are single numbers."""
+    weight = unify(unify(ins[0], ins[1], "weight and g"), outs[0], "weight and output")
+    norms = [unify(s, (1,), "a norm's shape") for s in ins[2:4]]
+    return [weight, weight, *norms, *(unify(s, weight, "weight32") for s in ins[4:])], [weight]
+
+
+@step("lamb_update_phase2", attrs=_PHASE2, inputs=("weight", "g", "r1", "r2"), infer=_phase2_infer)
+def lamb_update_phase2(a: Any) -> Rule:
+    """Update a weight along the direction of `lamb_update_phase1`: ``w - lr * r1 / r2 * g``.
+
+    Shape:
+        weight, g: one shape and type.
+        r1, r2: (1,), the norms of weight and `g`; where one is 0 their quotient counts as 1.
+        returns: the new weight, of the same shape.
+
+    Source: MXNet 1.9.1 `lamb_update_phase2`.
+    """
+
+    def rule(weight: Tensor, g: Tensor, r1: Tensor, r2: Tensor) -> tuple[Tensor, ...]:
+        return (weight - stretched(a, a.lr, r1.reshape(()), r2.reshape(())) * g,)
+
+    return rule
+
+
+@step(
+    "mp_lamb_update_phase2",
+    attrs=_PHASE2,
+    inputs=("weight", "g", "r1", "r2", "weight32"),
+    infer=_phase2_infer,
+    infer_type=wide_types(1),
+)
+def mp_lamb_update_phase2(a: Any) -> Rule:
+    """Update a 16-bit weight along the direction of `mp_lamb_update_phase1`, starting at its float32 copy.
+
+    Shape:
+        weight: any shape, often float16.
+        g, weight32: the same shape, float32; neither changes.
+        r1, r2: (1,), float32, the norms of weight and `g`.
+        returns: the new weight in the type of `weight`.
+
+    Source: MXNet 1.9.1 `mp_lamb_update_phase2`, which leaves the copy to its caller.
+    """
+
+    def rule(weight: Tensor, g: Tensor, r1: Tensor, r2: Tensor, weight32: Tensor) -> tuple[Tensor, ...]:
+        check_wide(weight, weight, (g,), weight32)
+        return ((weight32 - stretched(a, a.lr, r1.reshape(()), r2.reshape(())) * g).to(weight.dtype),)
 
     return rule

@@ -9,8 +9,8 @@ import torch
 
 from ...base import Shape
 from ..attrs import integer, real
-from ..bound import bound
 from ..dtypes import single
+from ..registry import bound
 from ..shapes import same
 from ..spec import NEVER, Attr, Shapes, Types, Variadic, arg, aux
 from .rules import NO_ONNX, RESCALE

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from dpmodule.onnx.to_onnx.translation import builders
-from dpmodule.ops.math.binary import _ARITHMETIC
-from dpmodule.ops.math.compare import COMPARISONS
-from dpmodule.ops.math.scalar import _SCALAR
+from dpmodule.ops.math.binary import _ARITHMETIC, _SCALAR, COMPARISONS
 from dpmodule.ops.math.unary import _ELEMENTWISE
 from helpers.onnx_runs import check_op, check_sizes, our_outputs, symbol_of
 

@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional as F
 
 import dpmodule as mx
-from dpmodule.ops.nn import few_rows, linear, small_matmul
-from dpmodule.ops.nn.few_rows import has_few_rows, multiply_few_rows, pays
+from dpmodule.ops.nn import linear, small_matmul
+from dpmodule.ops.nn.small_matmul import few_rows_pay, has_few_rows, multiply_few_rows
 from helpers.numeric import numbers
 from helpers.walk import walks
 
@@ -71,12 +71,12 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_sizes_alone_decide():
-    assert pays(1, 1000, 2048)
-    assert pays(4, 128, 512)
-    assert not pays(0, 1000, 2048)
-    assert not pays(5, 1000, 2048)
-    assert not pays(1, 127, 512)
-    assert not pays(1, 20000, 127)
+    assert few_rows_pay(1, 1000, 2048)
+    assert few_rows_pay(4, 128, 512)
+    assert not few_rows_pay(0, 1000, 2048)
+    assert not few_rows_pay(5, 1000, 2048)
+    assert not few_rows_pay(1, 127, 512)
+    assert not few_rows_pay(1, 20000, 127)
 
 
 def test_it_is_for_plain_tensors():
@@ -89,7 +89,7 @@ def test_it_is_for_plain_tensors():
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_predictions_of_small_batches_use_it(batch, monkeypatch):
-    shapes, kernel = [], few_rows.multiply_few_rows
+    shapes, kernel = [], small_matmul.multiply_few_rows
 
     def multiply(left, right, bias=None):
         shapes.append((*left.shape, *right.shape))

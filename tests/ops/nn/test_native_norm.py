@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dpmodule import native
-from dpmodule.ops.nn.native_norm import Rectifier, is_native, native_norm
+from dpmodule.ops.nn.batchnorm import Rectifier, is_native, native_norm
 
 pytestmark = pytest.mark.skipif(
     not hasattr(native.core, "norm_forward"),

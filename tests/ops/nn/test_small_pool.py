@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import dpmodule as mx
 from dpmodule import native
 from dpmodule.ops.nn import pool
-from dpmodule.ops.nn.small_pool import max_pool, pays
+from dpmodule.ops.nn.pool import max_pool_pays, native_max_pool
 
 pytestmark = pytest.mark.skipif(
     not hasattr(native.core, "max_pool"), reason="there is no kernel for this compiler"
@@ -25,7 +25,7 @@ def images(shape, odd=()):
 
 def same(data, *window):
     kernel, stride, pad, full = window
-    found, expected = max_pool(data, *window), torch.max_pool2d(data, kernel, stride, pad, 1, full)
+    found, expected = native_max_pool(data, *window), torch.max_pool2d(data, kernel, stride, pad, 1, full)
     torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
     assert found.is_contiguous(memory_format=torch.channels_last)
 
@@ -65,11 +65,11 @@ def test_nothing_but_minus_infinity():
     ids=["channels", "type", "empty", "device"],
 )
 def test_what_is_left_to_torch(data):
-    assert not pays(data)
+    assert not max_pool_pays(data)
 
 
 def test_gradients_are_recorded(monkeypatch):
-    monkeypatch.setattr(pool, "max_pool", lambda *_: pytest.fail("no gradient could follow"))
+    monkeypatch.setattr(pool, "native_max_pool", lambda *_: pytest.fail("no gradient could follow"))
     data = mx.nd.array(images((2, 16, 4, 4)).numpy())
     data.attach_grad()
     with mx.autograd.record():
@@ -81,13 +81,13 @@ def test_gradients_are_recorded(monkeypatch):
 @pytest.mark.parametrize("shape", [(3, 16, 61, 40), (1, 8, 3, 700)])
 def test_threads_share_the_rows(shape):
     window = (3, 3), (2, 2), (1, 1), False
-    alone = max_pool(images(shape), *window)
+    alone = native_max_pool(images(shape), *window)
     for threads in (2, 3, 8):
         torch.set_num_threads(threads)
-        assert torch.equal(max_pool(images(shape), *window), alone)
+        assert torch.equal(native_max_pool(images(shape), *window), alone)
 
 
 def test_each_of_a_batch_of_inputs_is_left_to_torch():
     found = []
-    torch.vmap(lambda each: found.append(pays(each)) or each)(images((3, 2, 16, 4, 4)))
+    torch.vmap(lambda each: found.append(max_pool_pays(each)) or each)(images((3, 2, 16, 4, 4)))
     assert found == [False]

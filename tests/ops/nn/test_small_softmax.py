@@ -6,7 +6,7 @@ import torch
 
 from dpmodule import native
 from dpmodule.ops.nn import small_matmul
-from dpmodule.ops.nn.small_softmax import _is_small, row_softmax
+from dpmodule.ops.nn.softmax import _is_small, row_softmax
 
 pytestmark = pytest.mark.skipif(
     not hasattr(native.core, "softmax"), reason="there is no extension, or its compiler has no vector types"

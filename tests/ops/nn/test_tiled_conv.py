@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from dpmodule.ops.nn import small_matmul
-from dpmodule.ops.nn.tiled_conv import TiledConvolution
+from dpmodule.ops.nn.conv3x3 import TiledConvolution
 from helpers.numeric import numbers
 from helpers.walk import walks
 

@@ -5,7 +5,7 @@ results are still in the processor's registers, and weights are kept in the orde
 `packed_weights`). torch's own convolutions reorder the weights in every call and leave small batches of 1x1 windows to
 a slower library: with a batch of 1, ResNet-50 takes half the time.
 
-The kernel is the native extension's where that pays (see `ops/nn/tiled_conv.py`), and several such convolutions in a
+The kernel is the native extension's where that pays (see `ops/nn/conv3x3.py`), and several such convolutions in a
 row are run at once (see `run`); else it is oneDNN's.
 
 Results differ by rounding. As in MXNet's predictions, `Activation` by relu makes 0 of NaN; `relu` and `clip` keep NaN,

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import torch
 
 from ....compat import torch_private
+from ....ops.nn.conv3x3 import Sizes, TiledConvolution
 from ....ops.nn.rules import per_axis
-from ....ops.nn.tiled_conv import Sizes, TiledConvolution
 from ....ops.spec import Env
 from ...packed_weights import kept, packed
 from ..channels_last import restride

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ....ops.nn.dropout import kept
+from ....ops.nn.activation import kept
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
 

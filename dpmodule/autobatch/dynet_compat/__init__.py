@@ -1,1 +1,0 @@
-"""What DyNet's programs expect besides: names of its module, and its text files."""

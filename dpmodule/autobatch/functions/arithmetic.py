@@ -1,0 +1,426 @@
+"""Functions of every element, sums, products, maxima and joins of expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, cast
+
+from ..arguments import number, whole
+from ..errors import ArgumentError, ShapeError, user_line
+from ..expression import (
+    Expression,
+    append_many,
+    apply,
+    apply_to_padded,
+    fast,
+    fast_form,
+    node_of,
+    not_empty,
+    paired,
+    plain,
+    single,
+)
+from ..ops.binary import (
+    AVERAGE_MANY,
+    CDIV,
+    CMULT,
+    COLWISE_ADD,
+    LOGSUMEXP,
+    MAX,
+    MAX_MANY,
+    MIN,
+    POW,
+    SUM,
+    SUM_MANY,
+)
+from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
+from ..ops.linear import AFFINE, CONTRACT, DOT, INVERSE, LOGDET, TRACE
+from ..ops.spec import Argument, Operation
+from ..ops.unary import ARGMAX, CEIL, FLOOR, NOBACKPROP, ROUND, SCALE_GRADIENT, UNARY
+from ..session import state
+
+
+class OfOne(Protocol):
+    """A function of an expression, and perhaps of a number beside it."""
+
+    def __call__(self, x: Expression, *beside: float, **named: float) -> Expression:
+        """Add its operation to the graph."""
+
+
+def _with_number(op: Operation, argument: Argument) -> Callable[..., Expression]:
+    """Return the function of an operation on one expression with a number beside it."""
+    what = f"{op.name}: {argument.name}"
+
+    def made(x: Expression, beside: float = argument.default) -> Expression:
+        return apply(op, (x,), (number(beside, what),))
+
+    made.__annotations__[argument.name] = made.__annotations__.pop("beside")
+    made.__code__ = made.__code__.replace(co_varnames=("x", argument.name))
+    return made
+
+
+def function_of(op: Operation) -> OfOne:
+    """Make the function of an operation as its record describes it."""
+    argument = op.argument
+    found = single(op) if argument is None else _with_number(op, argument)
+    found.__name__ = found.__qualname__ = op.name
+    found.__module__ = __name__.rpartition(".functions.")[0]  # where it is found by its name, as pickles ask
+    found.__doc__ = f"{op.text}\n\nArgs:\n    x: the operand."
+    if argument is not None:
+        found.__doc__ += f"\n    {argument.name}: {argument.text}"
+    return cast(OfOne, fast(op.name, found))
+
+
+tanh = function_of(UNARY["tanh"])
+logistic = function_of(UNARY["logistic"])
+rectify = function_of(UNARY["rectify"])
+exp = function_of(UNARY["exp"])
+log = function_of(UNARY["log"])
+sqrt = function_of(UNARY["sqrt"])
+square = function_of(UNARY["square"])
+cube = function_of(UNARY["cube"])
+abs = function_of(UNARY["abs"])
+sin = function_of(UNARY["sin"])
+cos = function_of(UNARY["cos"])
+tan = function_of(UNARY["tan"])
+asin = function_of(UNARY["asin"])
+acos = function_of(UNARY["acos"])
+atan = function_of(UNARY["atan"])
+sinh = function_of(UNARY["sinh"])
+cosh = function_of(UNARY["cosh"])
+asinh = function_of(UNARY["asinh"])
+acosh = function_of(UNARY["acosh"])
+atanh = function_of(UNARY["atanh"])
+erf = function_of(UNARY["erf"])
+softsign = function_of(UNARY["softsign"])
+log_sigmoid = function_of(UNARY["log_sigmoid"])
+lgamma = function_of(UNARY["lgamma"])
+selu = function_of(UNARY["selu"])
+elu = function_of(UNARY["elu"])
+silu = function_of(UNARY["silu"])
+nobackprop = function_of(NOBACKPROP)
+
+
+@fast_form
+def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
+    """Pass the value on, and the gradient back multiplied by a number."""
+    return apply(SCALE_GRADIENT, (x,), (), number(lambd, "scale_gradient: lambd"))
+
+
+def flip_gradient(x: Expression) -> Expression:
+    """Pass the value on, and the negative of the gradient back."""
+    return scale_gradient(x, -1.0)
+
+
+_MODES = {"zero_gradient": False, "straight_through_gradient": True}
+
+
+def _straight(name: str, gradient_mode: str) -> bool:
+    if not isinstance(gradient_mode, str) or gradient_mode not in _MODES:
+        raise ArgumentError(
+            f"Unknown gradient mode for {name}: {gradient_mode!r}; expected {' or '.join(_MODES)} (at {user_line()})"
+        )
+    return _MODES[gradient_mode]
+
+
+def round(x: Expression, gradient_mode: str) -> Expression:
+    """Round every element, halves away from zero.
+
+    Args:
+        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
+
+    Raises:
+        ArgumentError: `gradient_mode` is neither.
+    """
+    return apply(ROUND, (x,), (_straight("round", gradient_mode),))
+
+
+def ceil(x: Expression, gradient_mode: str) -> Expression:
+    """Round every element up; see `round`.
+
+    Args:
+        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
+    """
+    return apply(CEIL, (x,), (_straight("ceil", gradient_mode),))
+
+
+def floor(x: Expression, gradient_mode: str) -> Expression:
+    """Round every element down; see `round`.
+
+    Args:
+        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
+    """
+    return apply(FLOOR, (x,), (_straight("floor", gradient_mode),))
+
+
+def argmax(x: Expression, gradient_mode: str) -> Expression:
+    """Make a vector with a one where the greatest element of `x` is.
+
+    Args:
+        gradient_mode: see `round`.
+    """
+    return apply(ARGMAX, (x,), (_straight("argmax", gradient_mode),))
+
+
+FEW = 4
+"""So many operands are an ordinary operation; more, of one shape, are stacked in one go."""
+
+
+def _are_alike(xs: Sequence[Any]) -> bool:
+    """Say whether all operands are computed nodes of one shape."""
+    return state.graph.are_alike([node_of(x) for x in xs])
+
+
+def _fold(
+    few: Operation,
+    many: Operation,
+    xs: list[Any],
+    attrs: tuple[Any, ...] = (),
+    many_attrs: tuple[Any, ...] = (),
+) -> Expression:
+    if len(xs) > FEW and _are_alike(xs):
+        return append_many(many, xs, many_attrs)
+    return apply(few, xs, attrs)
+
+
+@fast_form
+def esum(xs: Iterable[Expression]) -> Expression:
+    """Add expressions.
+
+    Args:
+        xs: at least one; dimensions of 1 are broadcast.
+
+    Raises:
+        EmptySequenceError: there is none.
+        ShapeError: their dimensions differ.
+    """
+    return _fold(SUM, SUM_MANY, not_empty("esum", xs))
+
+
+@fast_form
+def average(xs: Iterable[Expression]) -> Expression:
+    """Compute the mean of expressions.
+
+    Args:
+        xs: at least one.
+
+    Raises:
+        EmptySequenceError: there is none.
+        ShapeError: their dimensions differ.
+    """
+    found = not_empty("average", xs)
+    if len(found) > 1 and _are_alike(found):
+        return append_many(AVERAGE_MANY, found)
+    return apply(SUM, found) * (1.0 / len(found))
+
+
+@fast_form
+def emax(xs: Iterable[Expression]) -> Expression:
+    """Compute the greatest of expressions, element by element; the first of equal ones has the gradient.
+
+    Args:
+        xs: at least one, of equal dimensions.
+    """
+    return _fold(MAX, MAX_MANY, not_empty("emax", xs))
+
+
+@fast_form
+def logsumexp(xs: Iterable[Expression]) -> Expression:
+    """Compute log(exp(x1) + exp(x2) + ...), element by element.
+
+    Args:
+        xs: at least one, of equal dimensions.
+    """
+    found = xs if type(xs) is list and xs else not_empty("logsumexp", xs)
+    try:
+        return apply(LOGSUMEXP, found)
+    except ShapeError as error:
+        return apply_to_padded(error, LOGSUMEXP, found, (), min)
+
+
+@fast_form
+@paired(MAX)
+def bmax(x: Expression, y: Expression) -> Expression:
+    """Compute the greater of two expressions, element by element.
+
+    Args:
+        y: the other, of its dimensions.
+    """
+    return plain(MAX, x, y)
+
+
+@fast_form
+@paired(MIN)
+def bmin(x: Expression, y: Expression) -> Expression:
+    """Compute the smaller of two expressions, element by element.
+
+    Args:
+        y: the other, of its dimensions.
+    """
+    return plain(MIN, x, y)
+
+
+@fast_form
+@paired(CMULT)
+def cmult(x: Expression, y: Expression) -> Expression:
+    """Multiply element by element; dimensions of 1 are broadcast."""
+    return plain(CMULT, x, y)
+
+
+@fast_form
+@paired(CDIV)
+def cdiv(x: Expression, y: Expression) -> Expression:
+    """Divide element by element; dimensions of 1 of `y` are broadcast.
+
+    Args:
+        x: what is divided.
+        y: by what.
+    """
+    return plain(CDIV, x, y)
+
+
+@fast_form
+@paired(POW)
+def pow(x: Expression, y: Expression) -> Expression:
+    """Raise every element of `x` to a power."""
+    return plain(POW, x, y)
+
+
+@fast_form
+@paired(COLWISE_ADD)
+def colwise_add(x: Expression, y: Expression) -> Expression:
+    """Add a vector to every column of a matrix."""
+    return plain(COLWISE_ADD, x, y)
+
+
+@fast_form
+@paired(DOT)
+def dot_product(x: Expression, y: Expression) -> Expression:
+    """Compute the sum of the products of elements.
+
+    Args:
+        y: the other, of its dimensions.
+    """
+    return plain(DOT, x, y)
+
+
+@fast_form
+def affine_transform(exprs: Iterable[Expression]) -> Expression:
+    """Compute ``b + W1 * x1 + W2 * x2 + ...`` of ``[b, W1, x1, W2, x2, ...]``.
+
+    Args:
+        exprs: a bias, and pairs of a matrix and what it is multiplied with.
+
+    Raises:
+        ShapeError: they do not fit.
+    """
+    if type(exprs) is list and len(exprs) == 3:
+        bias, matrix, x = exprs
+        return plain(AFFINE, bias, matrix, x)
+    return apply(AFFINE, not_empty("transform", exprs))
+
+
+@fast_form
+def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
+    """Join expressions along a dimension.
+
+    Args:
+        xs: at least one; all other dimensions are equal.
+        d: the dimension.
+
+    Raises:
+        EmptySequenceError: there is none.
+        ShapeError: other dimensions differ.
+    """
+    found = xs if type(xs) is list and xs else not_empty("concatenate", xs)
+    axis = whole(d, "concatenate: d")
+    if len(found) <= FEW:
+        return apply(CONCATENATE, found, (axis,))
+    return _fold(CONCATENATE, CONCATENATE_MANY, found, (axis,), (axis, len(found)))
+
+
+@fast_form
+def concatenate_cols(xs: Iterable[Expression]) -> Expression:
+    """Join vectors or matrices side by side.
+
+    Args:
+        xs: at least one, of equal heights.
+    """
+    return concatenate(xs, 1)
+
+
+def concatenate_to_batch(xs: Iterable[Expression]) -> Expression:
+    """Join the minibatches of expressions.
+
+    Args:
+        xs: at least one, of equal dimensions.
+    """
+    found = not_empty("concatenate", xs)
+    return _fold(TO_BATCH, TO_BATCH_MANY, found, (), (len(found),))
+
+
+def trace_of_product(x: Expression, y: Expression) -> Expression:
+    """Compute the trace of ``x * transpose(y)``.
+
+    Args:
+        y: one of its dimensions.
+    """
+    return plain(TRACE, x, y)
+
+
+def inverse(x: Expression) -> Expression:
+    """Invert a square matrix.
+
+    Raises:
+        ArgumentError: when the value is computed: the matrix is singular.
+    """
+    return apply(INVERSE, (x,))
+
+
+def logdet(x: Expression) -> Expression:
+    """Compute the logarithm of the absolute value of the determinant of a square matrix."""
+    return apply(LOGDET, (x,))
+
+
+def contract3d_1d(x: Expression, y: Expression) -> Expression:
+    """Multiply the last of three dimensions with a vector and sum over it.
+
+    Args:
+        x: the tensor (i, j, k).
+        y: the vector (k).
+    """
+    return apply(CONTRACT, (x, y), (1, False))
+
+
+def contract3d_1d_bias(x: Expression, y: Expression, b: Expression) -> Expression:
+    """Do what `contract3d_1d` does and add a matrix `b`.
+
+    Args:
+        x: the tensor (i, j, k).
+        y: the vector (k).
+        b: the matrix (i, j).
+    """
+    return apply(CONTRACT, (x, y, b), (1, True))
+
+
+def contract3d_1d_1d(x: Expression, y: Expression, z: Expression) -> Expression:
+    """Multiply the last two of three dimensions with vectors and sum over them.
+
+    Args:
+        x: the tensor (i, j, k).
+        y: the vector (k).
+        z: the vector (j).
+    """
+    return apply(CONTRACT, (x, y, z), (2, False))
+
+
+def contract3d_1d_1d_bias(x: Expression, y: Expression, z: Expression, b: Expression) -> Expression:
+    """Do what `contract3d_1d_1d` does and add a vector `b`.
+
+    Args:
+        x: the tensor (i, j, k).
+        y: the vector (k).
+        z: the vector (j).
+        b: the vector (i).
+    """
+    return apply(CONTRACT, (x, y, z, b), (2, True))

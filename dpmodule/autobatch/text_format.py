@@ -1,0 +1,245 @@
+"""DyNet's text format for parameters.
+
+A parameter is a line ``#Parameter# /name {3,4} 193 ZERO_GRAD`` and a line of numbers, the first dimension running
+fastest; the number in the first line counts the characters of the second, end included. The dimensions of a table name
+the rows last. ``FULL_GRAD`` stands where a line of gradients follows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..base import FileError, FileFormatError
+from ..devices.single_thread import single_thread
+from ..files.atomic import naming_errors, write_atomically
+from ..files.file_kind import regular_file
+from .arguments import file_name, flag, line_text, text
+from .storage import ParameterStorage
+
+Array = NDArray[Any]
+_HEAD = re.compile(r"#(Parameter|LookupParameter)# (.+) \{([\d,]*)\} (\d+) (ZERO_GRAD|FULL_GRAD)", re.ASCII)
+_LONGEST = 1 << 20  # bytes of a line with a name
+
+
+class TextEntry:
+    """One parameter of a file.
+
+    Shape:
+        array, gradient: (*d), of a table (rows, *d).
+
+    Args:
+        gradient: its gradient, None if the file says that it is zero.
+    """
+
+    __slots__ = ("array", "gradient", "is_lookup", "name")
+
+    def __init__(self, is_lookup: bool, name: str, array: Array, gradient: Array | None) -> None:
+        self.is_lookup, self.name, self.array, self.gradient = is_lookup, name, array, gradient
+
+    @property
+    def dim(self) -> str:
+        """The dimensions as DyNet writes them."""
+        return _braced(self.array.shape, self.is_lookup)
+
+
+def _braced(shape: tuple[int, ...], is_lookup: bool) -> str:
+    d = (*shape[1:], shape[0]) if is_lookup else shape
+    return "{" + ",".join(map(str, d)) + "}"
+
+
+def _numbers(tensor: torch.Tensor, is_lookup: bool) -> str:
+    array = tensor.detach().cpu().numpy()
+    ordered = (
+        np.concatenate([row.reshape(-1, order="F") for row in array])
+        if is_lookup
+        else array.reshape(-1, order="F")
+    )
+    return "".join(f"{value:+.8e} " for value in ordered.tolist()) + "\n"
+
+
+def write_one(target: IO[bytes], storage: ParameterStorage, name: str, is_lookup: bool) -> None:
+    """Write a parameter or a table to an open file under a name.
+
+    Source: DyNet's text format, see the module.
+    """
+    tensor, gradient = storage.tensor, storage.gradient
+    kind = "LookupParameter" if is_lookup else "Parameter"
+    text = _numbers(tensor, is_lookup)
+    state = "ZERO_GRAD" if gradient is None else "FULL_GRAD"
+    shape = _braced(tuple(tensor.shape), is_lookup)
+    target.write(f"#{kind}# {name} {shape} {len(text)} {state}\n{text}".encode())
+    if gradient is not None:
+        target.write(_numbers(gradient, is_lookup).encode())
+
+
+def _save(fname: str, append: bool, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file anew, so that a failure leaves the former one, or write behind what is in it."""
+    path = file_name(fname, "fname")
+    if not flag(append, "append"):
+        write_atomically(path, write)
+        return
+    with naming_errors(path), open(path, "ab") as target:
+        write(target)
+
+
+class Stored(Protocol):
+    """A parameter or a table."""
+
+    @property
+    def storage(self) -> ParameterStorage:
+        """What it holds."""
+
+    def name(self) -> str:
+        """Return its full name."""
+
+    def shape(self) -> tuple[int, ...]:
+        """Return its dimensions."""
+
+
+class Collection(Protocol):
+    """A collection of parameters, as far as files go."""
+
+    def name(self) -> str:
+        """Return its full name."""
+
+    def parameters_list(self) -> Sequence[Stored]:
+        """Return all parameters, in the order of making."""
+
+    def lookup_parameters_list(self) -> Sequence[Stored]:
+        """Return all tables, in the order of making."""
+
+
+def save_collection(collection: Collection, fname: str, name: str, append: bool) -> None:
+    """Write all parameters of a collection, then all its tables; see `ParameterCollection.save`."""
+    line_text(name, "name")
+    _save(fname, append, lambda target: write_collection(target, collection, name))
+
+
+def write_collection(target: IO[bytes], collection: Collection, name: str) -> None:
+    """Write what `save_collection` writes to an open file."""
+    own = collection.name()
+    prefix = own if not name else (name if name.endswith("/") else name + "/")
+    for each in collection.parameters_list():
+        write_one(target, each.storage, prefix + each.storage.name[len(own) :], False)
+    for table in collection.lookup_parameters_list():
+        write_one(target, table.storage, prefix + table.storage.name[len(own) :], True)
+
+
+def save_one(storage: ParameterStorage, fname: str, key: str, append: bool, is_lookup: bool) -> None:
+    """Write one parameter, under another name if `key` gives one."""
+    name = line_text(key, "key") or storage.name
+    _save(fname, append, lambda target: write_one(target, storage, name, is_lookup))
+
+
+def read(fname: str) -> Iterator[TextEntry]:
+    """Read the entries of a file one after another."""
+    try:
+        with open(file_name(fname, "fname"), "rb", opener=regular_file) as source:
+            yield from _entries(fname, source)
+    except OSError as failure:
+        raise FileError(
+            failure.errno or 0, f"Could not read model from {fname}: {failure.strerror}", fname
+        ) from failure
+
+
+def _entries(fname: str, source: IO[bytes]) -> Iterator[TextEntry]:
+    while True:
+        at = source.tell()
+        head = source.readline(_LONGEST).decode("utf-8", "backslashreplace")
+        if not head:
+            return
+        if not head.strip():
+            continue
+        found = _HEAD.match(head)
+        if found is None:
+            raise FileFormatError(f"{fname}, byte {at}: no parameter begins here: {head[:60]!r}")
+        yield _entry(fname, source, found)
+
+
+def _entry(fname: str, source: IO[bytes], head: re.Match[str]) -> TextEntry:
+    is_lookup, name = head[1] == "LookupParameter", head[2]
+    d = tuple(int(size) for size in head[3].split(",") if size)
+    if 0 in d or (is_lookup and not d):
+        raise FileFormatError(f"{fname}: {name} has the dimensions {{{head[3]}}}, expected positive ones")
+    array = _array(fname, name, source.readline(), d, is_lookup)
+    gradient = _array(fname, name, source.readline(), d, is_lookup) if head[5] == "FULL_GRAD" else None
+    return TextEntry(is_lookup, name, array, gradient)
+
+
+def _array(fname: str, name: str, line: bytes, d: tuple[int, ...], is_lookup: bool) -> Array:
+    size = math.prod(d)
+    try:
+        numbers = np.array(line.decode("ascii").split(), np.float64)
+    except ValueError as failure:
+        raise FileFormatError(f"{fname}: the values of {name} are no numbers: {failure}") from None
+    if numbers.size != size:
+        raise FileFormatError(f"{fname}: {name} has {numbers.size} values, expected {size}")
+    if is_lookup:
+        rows = numbers.reshape(d[-1], -1)
+        return np.stack([row.reshape(d[:-1], order="F") for row in rows])
+    return numbers.reshape(d, order="F")
+
+
+def _is_below(name: str, key: str) -> bool:
+    return not text(key, "key") or name.startswith(key if key.endswith("/") else key + "/")
+
+
+def populate_collection(collection: Collection, fname: str, key: str) -> None:
+    """Copy the entries of a file below a name into a collection; see `ParameterCollection.populate`."""
+    waiting = [iter(collection.parameters_list()), iter(collection.lookup_parameters_list())]
+    found: list[tuple[ParameterStorage, TextEntry]] = []  # all are looked at before the first is changed
+    for entry in read(fname):
+        if not _is_below(entry.name, key):
+            continue
+        target: Any = next(waiting[entry.is_lookup], None)
+        if target is None:
+            raise FileFormatError(f"Too many parameters to load in populated model at {entry.name} ({fname})")
+        _check_shape(target.storage, entry, fname)
+        found.append((target.storage, entry))
+    for each in waiting:
+        missing: Any = next(each, None)
+        if missing is not None:
+            raise FileFormatError(f"{fname} holds no values for {missing.name()} {missing.shape()}")
+    with single_thread():
+        for storage, entry in found:
+            fill(storage, entry, fname)
+
+
+def _check_shape(storage: ParameterStorage, entry: TextEntry, fname: str) -> None:
+    shape = tuple(storage.tensor.shape)
+    if entry.array.shape != shape:
+        given = _braced(shape, entry.is_lookup)
+        raise FileFormatError(
+            f"Dimensions of parameter {entry.name} looked up from file ({entry.dim}) do not match parameters to be"
+            f" populated ({given}) ({fname})"
+        )
+
+
+def fill(storage: ParameterStorage, entry: TextEntry, fname: str) -> None:
+    """Copy the value and the gradient of an entry into a parameter."""
+    _check_shape(storage, entry, fname)
+    storage.tensor.copy_(torch.from_numpy(np.ascontiguousarray(entry.array)))
+    storage.clear_gradient()
+    if entry.gradient is not None:
+        storage.set_gradient(torch.from_numpy(np.ascontiguousarray(entry.gradient)).to(storage.tensor))
+
+
+def populate_one(storage: ParameterStorage, fname: str, key: str, is_lookup: bool) -> None:
+    """Copy the entry of a name into a parameter."""
+    with single_thread():
+        fill(storage, find(fname, key, is_lookup), fname)
+
+
+def find(fname: str, key: str, is_lookup: bool) -> TextEntry:
+    """Return the entry of a name."""
+    for entry in read(fname):
+        if entry.is_lookup == is_lookup and entry.name == key:
+            return entry
+    raise FileFormatError(f"Could not find key {key} in the model file {fname}")

@@ -1,0 +1,414 @@
+// A tile of the result, some pixels and a block of filters, stays in registers while its sums grow. The weight is gone
+// through part by part, each for all pixels nearby, so that it stays in the first cache; the next one is fetched
+// meanwhile.
+#include "convolution.hpp"
+
+#if defined(__x86_64__)
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <new>
+#include <numeric>
+#include <thread>
+
+#include "team.hpp"
+#include "vector.hpp"
+
+namespace dpmodule {
+namespace {
+
+constexpr std::ptrdiff_t kLine = 16;           // numbers that come together from memory
+constexpr std::ptrdiff_t kPart = 65536;        // of the weight that are gone through at a time
+constexpr std::ptrdiff_t kNear = 65536;        // of data and result that are
+constexpr std::ptrdiff_t kLeastPixels = 12;    // that are worth a thread
+constexpr std::ptrdiff_t kLeastWork = 131072;  // multiplications that are
+constexpr int kTurns = 4096;                   // of a wait before the processor is left to others
+
+// A window upon the data.
+struct Window {
+    std::ptrdiff_t y, x;   // where it begins
+    std::ptrdiff_t begin;  // the same as the place of a number, which there need not be
+    bool inside;           // all of it
+    std::ptrdiff_t run;    // how many windows from here lie inside, each as far from the last one as pixels are
+};
+
+// A part of windows. Those of several rows or columns have all channels.
+struct Part {
+    std::ptrdiff_t row, row_end, column, column_end, channel, channels;
+};
+
+// What one thread computes of a convolution, and its notes.
+struct Share {
+    const std::vector<Part> &parts;
+    const float *zeros;  // for a pixel outside of the image
+    std::ptrdiff_t pixel, pixel_end, filter, filter_end;
+    Window *windows;
+    std::ptrdiff_t near;  // how many windows there is room for
+    const float *weight;  // where the filters begin
+    const float *next;    // what is read afterwards, of which the first numbers are fetched; null = nothing
+};
+
+std::vector<Part> cut(const Convolution &c) {
+    const std::ptrdiff_t depth = std::max(kLine, kPart / c.block), columns = c.x.kernel, channels = c.channels;
+    const std::ptrdiff_t channel_step = channels > depth ? (channels - 1) / ((channels - 1) / depth + 1) + 1 : channels;
+    const std::ptrdiff_t column_step = std::clamp<std::ptrdiff_t>(depth / channels, 1, columns);
+    const std::ptrdiff_t row_step =
+        column_step < columns ? 1 : std::clamp<std::ptrdiff_t>(depth / (channels * columns), 1, c.y.kernel);
+    std::vector<Part> found;
+    for (std::ptrdiff_t row = 0; row < c.y.kernel; row += row_step) {
+        for (std::ptrdiff_t column = 0; column < columns; column += column_step) {
+            for (std::ptrdiff_t channel = 0; channel < channels; channel += channel_step) {
+                found.push_back({row, std::min(row + row_step, c.y.kernel), column,
+                                 std::min(column + column_step, columns), channel,
+                                 std::min(channel_step, channels - channel)});
+            }
+        }
+    }
+    return found;
+}
+
+bool fits(const Axis &axis, std::ptrdiff_t begin) {
+    return begin >= 0 && begin + (axis.kernel - 1) * axis.dilate < axis.size;
+}
+
+void place(const Convolution &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_t count) {
+    std::ptrdiff_t x = pixel % c.x.result, y = pixel / c.x.result % c.y.result, image = pixel / c.x.result / c.y.result;
+    for (std::ptrdiff_t i = 0; i < count; ++i) {
+        const std::ptrdiff_t down = y * c.y.stride - c.y.pad, right = x * c.x.stride - c.x.pad;
+        const std::ptrdiff_t begin = ((image * c.y.size + down) * c.x.size + right) * c.channels;
+        to[i] = {down, right, begin, fits(c.y, down) && fits(c.x, right), 0};
+        if (++x == c.x.result) {
+            x = 0;
+            if (++y == c.y.result) {
+                y = 0;
+                ++image;
+            }
+        }
+    }
+    const std::ptrdiff_t pitch = c.x.stride * c.channels;
+    for (std::ptrdiff_t i = count; i-- > 0;) {
+        const bool goes_on = i + 1 < count && to[i + 1].begin - to[i].begin == pitch;
+        if (to[i].inside) to[i].run = goes_on ? to[i + 1].run + 1 : 1;
+    }
+}
+
+template <int Width, int Vectors>
+struct Tiles {
+    using V = Vector<Width>;
+    using Floats = typename V::Floats;
+    static constexpr std::ptrdiff_t kBlock = Width * Vectors;
+
+    const Convolution &c;
+    const Share &share;
+    std::ptrdiff_t filter, first_pixel;
+    bool begins, ends;
+
+    // Where the numbers of some pixels begin that one column of the kernel is for; false if all are outside.
+    template <int Rows>
+    DPMODULE_INLINE bool at(const Window *windows, std::ptrdiff_t row, std::ptrdiff_t column, std::ptrdiff_t channel,
+                            bool all_inside, const float *(&from)[Rows]) const {
+        const std::ptrdiff_t down = row * c.y.dilate, right = column * c.x.dilate;
+        const std::ptrdiff_t shift = (down * c.x.size + right) * c.channels + channel;
+        if (all_inside) {
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) from[r] = c.data + windows[r].begin + shift;
+            return true;
+        }
+        bool any = false;
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) {
+            const std::ptrdiff_t y = windows[r].y + down, x = windows[r].x + right;
+            const bool inside = y >= 0 && y < c.y.size && x >= 0 && x < c.x.size;
+            from[r] = inside ? c.data + windows[r].begin + shift : share.zeros;
+            any |= inside;
+        }
+        return any;
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE static void add(const float *const (&from)[Rows], std::ptrdiff_t count, const float *weight,
+                                    const float *ahead, std::ptrdiff_t step, Floats (&sums)[Rows][Vectors]) {
+        for (std::ptrdiff_t k = 0; k < count; ++k) {
+            Floats factors[Vectors];
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) factors[v] = V::load(weight + k * kBlock + v * Width);
+            __builtin_prefetch(ahead, 0, 2);  // the first cache is for what is read now
+            ahead += step;
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+                const float number = from[r][k];
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
+            }
+        }
+    }
+
+    // The same for windows of a run, by few addresses, so that all of them have registers.
+    template <int Rows>
+    DPMODULE_INLINE void sum_run(const Window &first, const Part &part, const float *weight, const float *ahead,
+                                 std::ptrdiff_t step, Floats (&sums)[Rows][Vectors]) const {
+        constexpr int kThirds = (Rows + 2) / 3;
+        const std::ptrdiff_t pitch = c.x.stride * c.channels, down = c.y.dilate * c.x.size * c.channels;
+        const std::ptrdiff_t count = (part.column_end - part.column - 1) * c.channels + part.channels;
+        const float *row = c.data + first.begin + part.row * down + part.column * c.channels + part.channel;
+        for (std::ptrdiff_t rows = part.row_end - part.row; rows > 0; --rows) {
+            const float *from[kThirds];
+#pragma GCC unroll 4
+            for (int third = 0; third < kThirds; ++third) from[third] = row + 3 * third * pitch;
+            for (const float *end = weight + count * kBlock; weight != end; weight += kBlock) {
+                Floats factors[Vectors];
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) factors[v] = V::load(weight + v * Width);
+                __builtin_prefetch(ahead, 0, 2);
+                ahead += step;
+#pragma GCC unroll 16
+                for (int r = 0; r < Rows; ++r) {
+                    const float number = from[r / 3][r % 3 * pitch];
+#pragma GCC unroll 4
+                    for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
+                }
+#pragma GCC unroll 4
+                for (int third = 0; third < kThirds; ++third) ++from[third];
+            }
+            row += down;
+        }
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE void sum(const Window *windows, const Part &part, const float *weight, const float *ahead,
+                             std::ptrdiff_t pace, Floats (&sums)[Rows][Vectors]) const {
+        bool inside = c.x.dilate == 1;
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) inside &= windows[r].inside;
+        const std::ptrdiff_t columns = part.column_end - part.column, step = inside ? columns : 1;
+        const std::ptrdiff_t count = (step - 1) * c.channels + part.channels;
+        for (std::ptrdiff_t row = part.row; row < part.row_end; ++row) {
+            for (std::ptrdiff_t column = part.column; column < part.column_end; column += step) {
+                const float *from[Rows];
+                if (at<Rows>(windows, row, column, part.channel, inside, from))
+                    add<Rows>(from, count, weight, ahead, pace, sums);
+                weight += count * kBlock;
+                ahead += count * pace;
+            }
+        }
+    }
+
+    // What the sums of some pixels begin with; `before` has `gap` numbers for each, of which `columns` are for this block.
+    template <int Rows>
+    DPMODULE_INLINE void begin(const float *before, std::ptrdiff_t gap, std::ptrdiff_t columns,
+                               Floats (&sums)[Rows][Vectors]) const {
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) {
+            const Floats first = begins ? V::load(c.bias + filter + v * Width) : Floats{};
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) sums[r][v] = first;
+        }
+        if (!before) return;
+        if (columns >= kBlock) {
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) sums[r][v] += V::load(before + r * gap + v * Width);
+            }
+        } else {
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v)
+                    sums[r][v] += V::load(before + r * gap + v * Width, columns - v * Width);
+            }
+        }
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE void end(float *result, std::ptrdiff_t gap, std::ptrdiff_t columns,
+                             Floats (&sums)[Rows][Vectors]) const {
+        if (ends && c.relu) {
+            const Floats zero{};
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) sums[r][v] = sums[r][v] > zero ? sums[r][v] : zero;
+            }
+        }
+        if (columns >= kBlock) {
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v)
+                    std::memcpy(result + r * gap + v * Width, &sums[r][v], sizeof(Floats));
+            }
+        } else {
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v)
+                    V::store(result + r * gap + v * Width, sums[r][v], columns - v * Width);
+            }
+        }
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE void tile(std::ptrdiff_t pixel, const Part &part, const float *weight, const float *ahead,
+                              std::ptrdiff_t pace) const {
+        const std::ptrdiff_t columns = c.filters - filter, gap = c.filters;
+        const std::ptrdiff_t place = (first_pixel + pixel) * gap + filter;
+        const float *before = begins ? c.other : c.result;
+        Floats sums[Rows][Vectors];
+        begin<Rows>(before ? before + place : nullptr, gap, columns, sums);
+        const float *soon = (before ? before : c.result) + place + Rows * gap;
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
+        }
+        const Window *windows = share.windows + pixel;
+        if (windows->run >= Rows && c.x.dilate == 1) {
+            sum_run<Rows>(*windows, part, weight, ahead, pace, sums);
+            end<Rows>(c.result + place, gap, columns, sums);
+        } else {
+            sum<Rows>(windows, part, weight, ahead, pace, sums);
+            end<Rows>(c.result + place, gap, columns, sums);
+        }
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE void all(std::ptrdiff_t pixel, std::ptrdiff_t end, const Part &part, const float *weight,
+                             const float *next, const float *next_end, std::ptrdiff_t depth) const {
+        for (; pixel + Rows <= end; pixel += Rows) {
+            const float *data = c.data + share.windows[std::min(pixel + Rows, end - 1)].begin + part.channel;
+            const bool more = next < next_end;
+            tile<Rows>(pixel, part, weight, more ? next : data, more ? kLine : Rows);
+            if (more) next += depth * kLine;
+        }
+        if constexpr (Rows > 1) all<Rows / 2>(pixel, end, part, weight, next, next_end, depth);
+    }
+};
+
+template <int Width, int Vectors, int Rows>
+DPMODULE_INLINE void convolve_with(const Convolution &c, const Share &share) {
+    constexpr std::ptrdiff_t kBlock = Width * Vectors;
+    for (std::ptrdiff_t first = share.pixel; first < share.pixel_end; first += share.near) {
+        const std::ptrdiff_t count = std::min(share.near, share.pixel_end - first);
+        place(c, first, share.windows, count);
+        const float *weight = share.weight;
+        for (std::ptrdiff_t filter = share.filter; filter < share.filter_end; filter += kBlock) {
+            for (const Part &part : share.parts) {
+                const bool begins = &part == &share.parts.front(), ends = &part == &share.parts.back();
+                const Tiles<Width, Vectors> tiles{c, share, filter, first, begins, ends};
+                const std::ptrdiff_t depth =
+                    (part.row_end - part.row) * (part.column_end - part.column) * part.channels;
+                const float *part_end = weight + depth * kBlock;
+                const bool is_last = ends && filter + kBlock >= share.filter_end;
+                const float *next = !is_last                               ? part_end
+                                    : first + share.near < share.pixel_end ? share.weight
+                                                                           : share.next;
+                tiles.template all<Rows>(0, count, part, weight, next, next + (next ? depth * kBlock : 0), depth);
+                weight = part_end;
+            }
+        }
+    }
+}
+
+DPMODULE_AVX2 void avx2_16(const Convolution &c, const Share &share) { convolve_with<8, 2, 6>(c, share); }
+DPMODULE_AVX512 void avx512_16(const Convolution &c, const Share &share) { convolve_with<16, 1, 8>(c, share); }
+DPMODULE_AVX512 void avx512_32(const Convolution &c, const Share &share) { convolve_with<16, 2, 12>(c, share); }
+DPMODULE_AVX512 void avx512_64(const Convolution &c, const Share &share) { convolve_with<16, 4, 6>(c, share); }
+
+using Run = void (*)(const Convolution &, const Share &);
+
+Run kernel(std::ptrdiff_t block) {
+    if (vector::best_instructions() == vector::Instructions::Avx2) return avx2_16;
+    return block == 16 ? avx512_16 : block == 32 ? avx512_32 : avx512_64;
+}
+
+// A convolution of several, and who computes what of it.
+struct Step {
+    const Convolution &c;
+    std::vector<Part> parts;
+    std::vector<float> zeros;
+    std::vector<Window> windows;
+    std::vector<Share> shares;
+    std::vector<std::atomic<bool>> taken;
+    std::atomic<std::size_t> done{0};
+
+    Step(const Convolution &convolution, std::ptrdiff_t threads)
+        : c(convolution), parts(cut(c)), zeros(c.channels), taken(threads) {
+        const std::ptrdiff_t pixels = c.images * c.y.result * c.x.result, blocks = (c.filters - 1) / c.block + 1;
+        const std::ptrdiff_t depth = c.y.kernel * c.x.kernel * c.channels;
+        threads = std::clamp<std::ptrdiff_t>(pixels * depth * c.filters / kLeastWork, 1, threads);
+        // the smaller one of data and weight is what every thread reads
+        const bool is_wide = depth * c.filters > c.images * c.y.size * c.x.size * c.channels;
+        const std::ptrdiff_t across = is_wide ? std::gcd(blocks, threads) : 1;
+        const std::ptrdiff_t down = std::clamp<std::ptrdiff_t>(pixels / kLeastPixels, 1, threads / across);
+        const std::ptrdiff_t near = std::max<std::ptrdiff_t>(96, kNear / (c.channels + c.filters));
+        const std::ptrdiff_t room = std::min(near, pixels / down + 1);
+        windows.resize(room * across * down);
+        for (std::ptrdiff_t i = 0; i < across * down; ++i) {
+            const std::ptrdiff_t x = i / down, y = i % down, filter = blocks * x / across * c.block;
+            shares.push_back({parts, zeros.data(), pixels * y / down, pixels * (y + 1) / down, filter,
+                              std::min(c.filters, blocks * (x + 1) / across * c.block), windows.data() + i * room, room,
+                              c.weight + filter * depth, nullptr});
+        }
+    }
+};
+
+void wait_for(const Step &step) {
+    for (int turn = 0; step.done.load(std::memory_order_acquire) < step.shares.size(); ++turn) {
+        if (turn < kTurns) {
+            __builtin_ia32_pause();
+        } else {
+            std::this_thread::yield();  // the other thread may have none but this processor
+        }
+    }
+}
+
+// What a thread does: of each convolution its own share first, then those that nobody has begun, as threads that sleep
+// when they are called come late.
+void of_one_thread(std::deque<Step> &steps, std::ptrdiff_t thread) {
+    for (Step &step : steps) {
+        const std::size_t count = step.shares.size();
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::size_t at = (thread + i) % count;
+            if (step.taken[at].exchange(true)) continue;
+            kernel(step.c.block)(step.c, step.shares[at]);
+            step.done.fetch_add(1, std::memory_order_release);
+        }
+        wait_for(step);
+    }
+}
+
+}  // namespace
+
+std::ptrdiff_t convolution_block(std::ptrdiff_t filters) {
+    switch (vector::best_instructions()) {
+        case vector::Instructions::Avx512: return filters <= 16 ? 16 : (filters - 1) % 64 < 32 ? 32 : 64;
+        case vector::Instructions::Avx2: return 16;
+        default: return 0;
+    }
+}
+
+bool convolve(const std::vector<Convolution> &convolutions, int threads) {
+    try {
+        std::deque<Step> steps;
+        std::size_t most = 1;
+        for (const Convolution &each : convolutions) {
+            Step &step = steps.emplace_back(each, threads);
+            most = std::max(most, step.shares.size());
+        }
+        for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+            std::vector<Share> &shares = steps[i].shares, &next = steps[i + 1].shares;
+            for (std::size_t at = 0; at < shares.size(); ++at) shares[at].next = next[at % next.size()].weight;
+        }
+        in_parts(most, static_cast<int>(most), [&](std::ptrdiff_t thread) { of_one_thread(steps, thread); });
+        return true;
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+}
+
+}  // namespace dpmodule
+
+#endif

@@ -1,0 +1,28 @@
+// The kernels in AVX2 with FMA.
+#include "kernels.hpp"
+
+#if defined(__x86_64__) && !defined(__clang__)
+
+// Everything of the standard library comes before the target: an inline function of it compiled for this instruction set
+// could otherwise be the copy that the linker keeps for the whole program.
+#include <immintrin.h>
+
+// gcc 12's own headers leave registers undefined on purpose; vectors never cross a call that is not inlined
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wpsabi"
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#include "lanes_avx2.hpp"
+#include "kernels_math.hpp"
+#include "kernels_product.hpp"
+#include "kernels_rows.hpp"
+#include "update_rules.hpp"
+#pragma GCC pop_options
+
+const dpmodule::vector::Kernels &dpmodule::vector::kernels_avx2() {
+    static const Kernels table = KERNELS("avx2");
+    return table;
+}
+
+#endif

@@ -1,0 +1,240 @@
+// Vectors of the compiler become whatever registers the processor has: the loops are written once and compiled
+// for several instruction sets, of which the best one that the processor knows is chosen at the first call.
+#include "lstm.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "product.hpp"
+#include "vector.hpp"
+
+// none of the functions with vectors is called across files, nor left without being inlined
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace dpmodule {
+namespace {
+
+// The weight for forward: for each `width` units and each feature of the state, their part of all gates.
+std::unique_ptr<float[]> pack_by_gate(const float *weight, std::ptrdiff_t units, std::ptrdiff_t width) {
+    const std::ptrdiff_t blocks = (units + width - 1) / width;
+    std::unique_ptr<float[]> packed(new (std::nothrow) float[blocks * units * 4 * width]());
+    if (!packed) return packed;
+    for (std::ptrdiff_t gate = 0; gate < 4; ++gate) {
+        for (std::ptrdiff_t unit = 0; unit < units; ++unit) {
+            const float *from = weight + (gate * units + unit) * units;
+            float *to = packed.get() + (unit / width * units * 4 + gate) * width + unit % width;
+            for (std::ptrdiff_t k = 0; k < units; ++k) to[k * 4 * width] = from[k];
+        }
+    }
+    return packed;
+}
+
+// The weight for backward: for each `width` units, their part of every row.
+std::unique_ptr<float[]> pack_by_unit(const float *weight, std::ptrdiff_t units, std::ptrdiff_t width) {
+    const std::ptrdiff_t blocks = (units + width - 1) / width, rows = 4 * units;
+    std::unique_ptr<float[]> packed(new (std::nothrow) float[blocks * rows * width]());
+    if (!packed) return packed;
+    float *to = packed.get();
+    for (std::ptrdiff_t first = 0; first < units; first += width) {
+        const std::ptrdiff_t count = std::min(width, units - first);
+        for (std::ptrdiff_t row = 0; row < rows; ++row, to += width) {
+            std::memcpy(to, weight + row * units + first, sizeof(float) * count);
+        }
+    }
+    return packed;
+}
+
+// One step of some examples for a block of units: the states' map, then the gates and states.
+template <int Width, int Rows>
+DPMODULE_INLINE void step_forward(const LstmForward &run, const float *panel, std::ptrdiff_t step,
+                                  std::ptrdiff_t example, std::ptrdiff_t first) {
+    using V = Vector<Width>;
+    using Floats = typename V::Floats;
+    const Sequence &s = run.sequence;
+    const std::ptrdiff_t units = s.units, count = units - first;
+    const float *states[Rows];
+    Floats sums[Rows][4];
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+        states[r] = step ? run.hidden + s.row(step - 1, example + r) * units : run.hidden_begin + (example + r) * units;
+        const float *gates = run.gates + s.row(step, example + r) * 4 * units + first;
+#pragma GCC unroll 4
+        for (int g = 0; g < 4; ++g) {
+            sums[r][g] = V::load(gates + g * units, count);
+            if (run.bias) sums[r][g] += V::load(run.bias + g * units + first, count);
+        }
+    }
+    for (std::ptrdiff_t k = 0; k < units; ++k, panel += 4 * Width) {
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+            const float state = states[r][k];
+#pragma GCC unroll 4
+            for (int g = 0; g < 4; ++g) sums[r][g] += V::load(panel + g * Width) * state;
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+        const std::ptrdiff_t row = s.row(step, example + r);
+        const float *cell_before =
+            step ? run.cells + s.row(step - 1, example + r) * units : run.cell_begin + (example + r) * units;
+        const Floats in = V::sigmoid(sums[r][0]), keep = V::sigmoid(sums[r][1]), fresh = V::tanh(sums[r][2]),
+                     out = V::sigmoid(sums[r][3]);
+        const Floats cell = keep * V::load(cell_before + first, count) + in * fresh;
+        float *gates = run.gates + row * 4 * units + first;
+        V::store(gates, in, count);
+        V::store(gates + units, keep, count);
+        V::store(gates + 2 * units, fresh, count);
+        V::store(gates + 3 * units, out, count);
+        V::store(run.cells + row * units + first, cell, count);
+        V::store(run.hidden + row * units + first, out * V::tanh(cell), count);
+    }
+}
+
+template <int Width, int Rows>
+DPMODULE_INLINE void all_forward(const LstmForward &run, const float *packed) {
+    const Sequence &s = run.sequence;
+    for (std::ptrdiff_t step = 0; step < s.steps; ++step) {
+        for (std::ptrdiff_t first = 0; first < s.units; first += Width) {
+            const float *panel = packed + first * s.units * 4;
+            std::ptrdiff_t example = 0;
+            for (; example + Rows <= s.rows; example += Rows) {
+                step_forward<Width, Rows>(run, panel, step, example, first);
+            }
+            for (; example < s.rows; ++example) step_forward<Width, 1>(run, panel, step, example, first);
+        }
+    }
+}
+
+// The gradient of one step's gates and of the cell's state before it, for one example.
+template <int Width>
+DPMODULE_INLINE void gates_backward(const LstmBackward &run, std::ptrdiff_t step, std::ptrdiff_t example) {
+    using V = Vector<Width>;
+    using Floats = typename V::Floats;
+    const Sequence &s = run.sequence;
+    const std::ptrdiff_t units = s.units, row = s.row(step, example);
+    const float *cell_before = step ? run.cells + s.row(step - 1, example) * units : run.cell_begin + example * units;
+    for (std::ptrdiff_t first = 0; first < units; first += Width) {
+        const std::ptrdiff_t count = units - first;
+        const float *gates = run.gates + row * 4 * units + first;
+        const Floats in = V::load(gates, count), keep = V::load(gates + units, count),
+                     fresh = V::load(gates + 2 * units, count), out = V::load(gates + 3 * units, count);
+        const Floats squashed = V::tanh(V::load(run.cells + row * units + first, count));
+        Floats hidden = V::load(run.for_begin + example * units + first, count);
+        if (run.for_hidden) hidden += V::load(run.for_hidden + row * units + first, count);
+        float *carried = run.for_cell + example * units + first;
+        const Floats cell = V::load(carried, count) + hidden * out * (1.0f - squashed * squashed);
+        V::store(carried, cell * keep, count);
+        const Floats found[4] = {cell * fresh * in * (1.0f - in),
+                                 cell * V::load(cell_before + first, count) * keep * (1.0f - keep),
+                                 cell * in * (1.0f - fresh * fresh), hidden * squashed * out * (1.0f - out)};
+#pragma GCC unroll 4
+        for (int g = 0; g < 4; ++g) {
+            float *bias = run.for_bias + g * units + first;
+            V::store(run.for_gates + (row * 4 + g) * units + first, found[g], count);
+            V::store(bias, V::load(bias, count) + found[g], count);
+        }
+    }
+}
+
+// The gradient of the hidden state before a step, for some examples and a block of units.
+template <int Width, int Rows>
+DPMODULE_INLINE void states_backward(const LstmBackward &run, const float *panel, std::ptrdiff_t step,
+                                     std::ptrdiff_t example, std::ptrdiff_t first) {
+    using V = Vector<Width>;
+    const Sequence &s = run.sequence;
+    const float *gates[Rows];
+    // of even and odd rows: fewer sums than these would wait for each other
+    typename V::Floats sums[2][Rows] = {};
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) gates[r] = run.for_gates + s.row(step, example + r) * 4 * s.units;
+    for (std::ptrdiff_t row = 0; row < 4 * s.units; row += 2, panel += 2 * Width) {
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+            sums[0][r] += V::load(panel) * gates[r][row];
+            sums[1][r] += V::load(panel + Width) * gates[r][row + 1];
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+        V::store(run.for_begin + (example + r) * s.units + first, sums[0][r] + sums[1][r], s.units - first);
+    }
+}
+
+template <int Width, int Rows>
+DPMODULE_INLINE void all_backward(const LstmBackward &run, const float *packed) {
+    const Sequence &s = run.sequence;
+    for (std::ptrdiff_t step = s.steps; step-- > 0;) {
+        for (std::ptrdiff_t example = 0; example < s.rows; ++example) {
+            gates_backward<Width>(run, step, example);
+        }
+        for (std::ptrdiff_t first = 0; first < s.units; first += Width) {
+            const float *panel = packed + first * s.units * 4;
+            std::ptrdiff_t example = 0;
+            for (; example + Rows <= s.rows; example += Rows) {
+                states_backward<Width, Rows>(run, panel, step, example, first);
+            }
+            for (; example < s.rows; ++example) states_backward<Width, 1>(run, panel, step, example, first);
+        }
+    }
+}
+
+// As many rows at a time as the registers of an instruction set hold.
+struct Forward {
+    template <int Width>
+    DPMODULE_INLINE static void run(const LstmForward &run, const float *packed) {
+        all_forward<Width, (Width == 16 ? 4 : 2)>(run, packed);
+    }
+};
+
+struct Backward {
+    template <int Width>
+    DPMODULE_INLINE static void run(const LstmBackward &run, const float *packed) {
+        all_backward<Width, (Width == 16 ? 8 : 4)>(run, packed);
+    }
+};
+
+}  // namespace
+
+bool lstm_forward(const LstmForward &run) {
+    const Sequence &s = run.sequence;
+    const std::unique_ptr<float[]> packed = pack_by_gate(run.weight, s.units, best_width());
+    if (!packed) return false;
+    run_best<Forward>(run, packed.get());
+    for (std::ptrdiff_t example = 0; example < s.rows; ++example) {
+        const std::ptrdiff_t row = s.row(s.steps - 1, example);
+        std::memcpy(run.last_hidden + example * s.units, run.hidden + row * s.units, sizeof(float) * s.units);
+        std::memcpy(run.last_cell + example * s.units, run.cells + row * s.units, sizeof(float) * s.units);
+    }
+    if (!run.before) return true;
+    for (std::ptrdiff_t step = 0; step < s.steps; ++step) {
+        for (std::ptrdiff_t example = 0; example < s.rows; ++example) {
+            const float *from =
+                step ? run.hidden + s.row(step - 1, example) * s.units : run.hidden_begin + example * s.units;
+            std::memcpy(run.before + s.row(step, example) * s.units, from, sizeof(float) * s.units);
+        }
+    }
+    return true;
+}
+
+bool lstm(const Lstm &run) {
+    const Sequence &s = run.sequence;
+    const std::ptrdiff_t rows = s.steps * s.rows, gates = 4 * s.units;
+    const std::unique_ptr<float[]> memory(new (std::nothrow) float[rows * (gates + s.units)]);
+    if (!memory) return false;
+    const Matrix data{run.data, run.features, 1}, turned{run.data_weight, 1, run.features};
+    if (!multiply({rows, gates, run.features, data, turned, run.data_bias, memory.get()})) return false;
+    float *cells = memory.get() + rows * gates;
+    return lstm_forward({s, run.weight, run.bias, run.hidden_begin, run.cell_begin, memory.get(), run.hidden, cells,
+                         nullptr, run.last_hidden, run.last_cell});
+}
+
+bool lstm_backward(const LstmBackward &run) {
+    const std::unique_ptr<float[]> packed = pack_by_unit(run.weight, run.sequence.units, best_width());
+    if (!packed) return false;
+    run_best<Backward>(run, packed.get());
+    return true;
+}
+
+}  // namespace dpmodule

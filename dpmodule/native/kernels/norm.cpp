@@ -1,0 +1,339 @@
+// Vectors of the compiler become whatever registers the processor has, as in lstm.cpp. A chunk is gone through in
+// panels of as many channels as a few registers hold, so that what belongs to the channels stays in registers.
+#include "norm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <new>
+
+#include "team.hpp"
+#include "vector.hpp"
+
+namespace dpmodule {
+namespace {
+
+constexpr std::ptrdiff_t kPanel = 64;     // channels of a panel, at most
+constexpr std::ptrdiff_t kChunk = 16384;  // numbers of a chunk's panel: they stay in the second cache
+constexpr std::ptrdiff_t kGrain = 32768;  // numbers from which on a second thread pays
+
+struct Chunks {
+    std::ptrdiff_t rows, count;
+
+    explicit Chunks(const NormRows &size)
+        : rows(kChunk / std::min(kPanel, size.channels)), count((size.rows + rows - 1) / rows) {}
+};
+
+// Some rows of a tensor.
+struct Chunk {
+    std::ptrdiff_t first, rows;
+
+    Chunk(const NormRows &size, std::ptrdiff_t number) {
+        const Chunks chunks(size);
+        first = number * chunks.rows;
+        rows = std::min(chunks.rows, size.rows - first);
+    }
+};
+
+template <class Floats>
+DPMODULE_INLINE Floats rectified(const Floats &x) {
+    return x < 0 ? Floats{} : x;  // NaN stays
+}
+
+// Calls body.at<Width, Registers>(first channel) for all panels.
+struct EachPanel {
+    template <int Width, class Body>
+    DPMODULE_INLINE static void run(const Body &body) {
+        const std::ptrdiff_t channels = body.run.size.channels;
+        std::ptrdiff_t first = 0;
+        for (; first + 4 * Width <= channels; first += 4 * Width) body.template at<Width, 4>(first);
+        if (first + 2 * Width <= channels) {
+            body.template at<Width, 2>(first);
+            first += 2 * Width;
+        }
+        if (first + Width <= channels) {
+            body.template at<Width, 1>(first);
+            first += Width;
+        }
+        if (Width > 8 && first + 8 <= channels) {
+            body.template at<8, 1>(first);
+            first += 8;
+        }
+        if (Width > 4 && first + 4 <= channels) body.template at<4, 1>(first);
+    }
+};
+
+// A chunk's means, and its sums of squared distances to them, both of which lie one after the other.
+struct Collect {
+    const NormForward &run;
+    Chunk chunk;
+    float *found;
+
+    template <int Width, int Registers>
+    DPMODULE_INLINE void at(std::ptrdiff_t first) const {
+        using L = Vector<Width>;
+        using Floats = typename L::Floats;
+        constexpr int kRows = 8 / Registers;  // sums of fewer rows would wait for each other
+        const std::ptrdiff_t gap = run.size.channels;
+        const float *const begin = run.x + chunk.first * gap + first;
+        Floats sums[kRows][Registers] = {}, squares[kRows][Registers] = {}, means[Registers];
+        const float *x = begin;
+        std::ptrdiff_t row = 0;
+        for (; row + kRows <= chunk.rows; row += kRows, x += kRows * gap) {
+#pragma GCC unroll 8
+            for (int k = 0; k < kRows; ++k) {
+#pragma GCC unroll 4
+                for (int r = 0; r < Registers; ++r) sums[k][r] += L::load(x + k * gap + r * Width);
+            }
+        }
+        for (; row < chunk.rows; ++row, x += gap) {
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) sums[0][r] += L::load(x + r * Width);
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+#pragma GCC unroll 8
+            for (int k = 1; k < kRows; ++k) sums[0][r] += sums[k][r];
+            means[r] = sums[0][r] / static_cast<float>(chunk.rows);
+            L::store(found + first + r * Width, means[r]);
+        }
+        for (x = begin, row = 0; row + kRows <= chunk.rows; row += kRows, x += kRows * gap) {
+#pragma GCC unroll 8
+            for (int k = 0; k < kRows; ++k) {
+#pragma GCC unroll 4
+                for (int r = 0; r < Registers; ++r) {
+                    const Floats distance = L::load(x + k * gap + r * Width) - means[r];
+                    squares[k][r] += distance * distance;
+                }
+            }
+        }
+        for (; row < chunk.rows; ++row, x += gap) {
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) {
+                const Floats distance = L::load(x + r * Width) - means[r];
+                squares[0][r] += distance * distance;
+            }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+#pragma GCC unroll 8
+            for (int k = 1; k < kRows; ++k) squares[0][r] += squares[k][r];
+            L::store(found + gap + first + r * Width, squares[0][r]);
+        }
+    }
+};
+
+// A chunk of the result.
+struct Apply {
+    const NormForward &run;
+    Chunk chunk;
+
+    template <int Width, int Registers>
+    DPMODULE_INLINE void at(std::ptrdiff_t first) const {
+        using L = Vector<Width>;
+        using Floats = typename L::Floats;
+        const std::ptrdiff_t gap = run.size.channels, begin = chunk.first * gap + first;
+        Floats means[Registers], scale[Registers], shift[Registers];
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+            means[r] = L::load(run.statistics + first + r * Width);
+            scale[r] = L::load(run.statistics + 2 * gap + first + r * Width);
+            shift[r] = L::load(run.statistics + 3 * gap + first + r * Width);
+        }
+        const std::ptrdiff_t end = begin + chunk.rows * gap;
+        for (std::ptrdiff_t i = begin; i < end; i += gap) {
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) {
+                Floats value = (L::load(run.x + i + r * Width) - means[r]) * scale[r] + shift[r];
+                if (run.other) value += L::load(run.other + i + r * Width);
+                if (run.relu) value = rectified(value);
+                L::store(run.out + i + r * Width, value);
+            }
+        }
+    }
+};
+
+// The gradient before the rectifier, for one register of numbers at index `i` of the tensors.
+template <int Width>
+DPMODULE_INLINE typename Vector<Width>::Floats
+unrectified(const NormBackward &run, std::ptrdiff_t i, const typename Vector<Width>::Floats &distance,
+            const typename Vector<Width>::Floats &scale, const typename Vector<Width>::Floats &shift) {
+    using L = Vector<Width>;
+    using Floats = typename L::Floats;
+    const Floats grad = L::load(run.grad + i);
+    if (!run.relu) return grad;
+    const Floats out = run.out ? L::load(run.out + i) : rectified(distance * scale + shift);
+    const Floats found = out == 0 ? Floats{} : grad;
+    return run.nan_stays ? (out == out ? found : out) : found;
+}
+
+// A chunk's sums of gradients, and of gradients times distances to the mean.
+struct Reduce {
+    const NormBackward &run;
+    Chunk chunk;
+    float *found;
+
+    template <int Width, int Registers>
+    DPMODULE_INLINE void at(std::ptrdiff_t first) const {
+        using L = Vector<Width>;
+        using Floats = typename L::Floats;
+        constexpr int kRows = 4 / Registers;
+        const std::ptrdiff_t gap = run.size.channels;
+        Floats means[Registers], scale[Registers], shift[Registers];
+        Floats sums[kRows][Registers] = {}, products[kRows][Registers] = {};
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+            means[r] = L::load(run.statistics + first + r * Width);
+            scale[r] = L::load(run.statistics + 2 * gap + first + r * Width);
+            shift[r] = L::load(run.statistics + 3 * gap + first + r * Width);
+        }
+        std::ptrdiff_t i = chunk.first * gap + first, row = 0;
+        for (; row + kRows <= chunk.rows; row += kRows) {
+#pragma GCC unroll 4
+            for (int k = 0; k < kRows; ++k, i += gap) {
+#pragma GCC unroll 4
+                for (int r = 0; r < Registers; ++r) {
+                    const Floats distance = L::load(run.x + i + r * Width) - means[r];
+                    const Floats grad = unrectified<Width>(run, i + r * Width, distance, scale[r], shift[r]);
+                    if (run.for_other) L::store(run.for_other + i + r * Width, grad);
+                    sums[k][r] += grad;
+                    products[k][r] += grad * distance;
+                }
+            }
+        }
+        for (; row < chunk.rows; ++row, i += gap) {
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) {
+                const Floats distance = L::load(run.x + i + r * Width) - means[r];
+                const Floats grad = unrectified<Width>(run, i + r * Width, distance, scale[r], shift[r]);
+                if (run.for_other) L::store(run.for_other + i + r * Width, grad);
+                sums[0][r] += grad;
+                products[0][r] += grad * distance;
+            }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+#pragma GCC unroll 4
+            for (int k = 1; k < kRows; ++k) {
+                sums[0][r] += sums[k][r];
+                products[0][r] += products[k][r];
+            }
+            L::store(found + first + r * Width, sums[0][r]);
+            L::store(found + gap + first + r * Width, products[0][r]);
+        }
+    }
+};
+
+// A chunk of the data's gradient; `factors` are those of the distances to the mean, then summands.
+struct Differentiate {
+    const NormBackward &run;
+    Chunk chunk;
+    const float *factors;
+
+    template <int Width, int Registers>
+    DPMODULE_INLINE void at(std::ptrdiff_t first) const {
+        using L = Vector<Width>;
+        using Floats = typename L::Floats;
+        const std::ptrdiff_t gap = run.size.channels, begin = chunk.first * gap + first;
+        Floats means[Registers], scale[Registers], shift[Registers], factor[Registers], summand[Registers];
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+            means[r] = L::load(run.statistics + first + r * Width);
+            scale[r] = L::load(run.statistics + 2 * gap + first + r * Width);
+            shift[r] = L::load(run.statistics + 3 * gap + first + r * Width);
+            factor[r] = L::load(factors + first + r * Width);
+            summand[r] = L::load(factors + gap + first + r * Width);
+        }
+        const std::ptrdiff_t end = begin + chunk.rows * gap;
+        for (std::ptrdiff_t i = begin; i < end; i += gap) {
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) {
+                const std::ptrdiff_t at = i + r * Width;
+                const Floats distance = L::load(run.x + at) - means[r];
+                const Floats grad = run.for_other ? L::load(run.for_other + at)
+                                                  : unrectified<Width>(run, at, distance, scale[r], shift[r]);
+                L::store(run.for_x + at, grad * scale[r] + (distance * factor[r] + summand[r]));
+            }
+        }
+    }
+};
+
+// Statistics of all chunks together, and what follows from them for each channel.
+void settle(const NormForward &run, const float *found) {
+    const std::ptrdiff_t channels = run.size.channels;
+    const Chunks chunks(run.size);
+    const double rows = static_cast<double>(run.size.rows);
+    for (std::ptrdiff_t c = 0; c < channels; ++c) {
+        double sum = 0, squares = 0;
+        for (std::ptrdiff_t k = 0; k < chunks.count; ++k) {
+            sum += static_cast<double>(found[2 * k * channels + c]) * Chunk(run.size, k).rows;
+        }
+        const double mean = sum / rows;
+        for (std::ptrdiff_t k = 0; k < chunks.count; ++k) {
+            const double distance = found[2 * k * channels + c] - mean;
+            squares += found[(2 * k + 1) * channels + c] + distance * distance * Chunk(run.size, k).rows;
+        }
+        const double variance = squares / rows, scale = 1 / std::sqrt(variance + run.eps);
+        const double factor = run.gamma ? scale * run.gamma[c] : scale;
+        run.statistics[c] = static_cast<float>(mean);
+        run.statistics[channels + c] = static_cast<float>(scale);
+        run.statistics[2 * channels + c] = static_cast<float>(factor);
+        run.statistics[3 * channels + c] = static_cast<float>(run.beta[c] + (run.statistics[c] - mean) * factor);
+        run.new_mean[c] = static_cast<float>(run.momentum * run.moving_mean[c] + (1 - run.momentum) * mean);
+        run.new_var[c] = static_cast<float>(run.momentum * run.moving_var[c] + (1 - run.momentum) * variance);
+    }
+}
+
+// Gradients of gamma and beta from the sums of all chunks, and the factors that `Differentiate` needs.
+void settle(const NormBackward &run, const float *found, float *factors) {
+    const std::ptrdiff_t channels = run.size.channels, count = Chunks(run.size).count;
+    const double rows = static_cast<double>(run.size.rows);
+    for (std::ptrdiff_t c = 0; c < channels; ++c) {
+        double sum = 0, products = 0;
+        for (std::ptrdiff_t k = 0; k < count; ++k) {
+            sum += found[2 * k * channels + c];
+            products += found[(2 * k + 1) * channels + c];
+        }
+        const double scale = run.statistics[channels + c], factor = run.statistics[2 * channels + c];
+        run.for_gamma[c] = static_cast<float>(products * scale);
+        run.for_beta[c] = static_cast<float>(sum);
+        factors[c] = static_cast<float>(-factor * scale * scale * products / rows);
+        factors[channels + c] = static_cast<float>(-factor * sum / rows);
+    }
+}
+
+// Calls body(chunk, its two rows of sums) for all chunks.
+template <class Body>
+void each_chunk(const NormRows &size, float *sums, const Body &body) {
+    const int threads = static_cast<int>(std::min<std::ptrdiff_t>(size.threads, size.rows * size.channels / kGrain));
+    in_parts(Chunks(size).count, threads,
+             [&](std::ptrdiff_t k) { body(Chunk(size, k), sums + 2 * k * size.channels); });
+}
+
+}  // namespace
+
+bool norm_forward(const NormForward &run) {
+    const std::unique_ptr<float[]> found(new (std::nothrow) float[2 * Chunks(run.size).count * run.size.channels]);
+    if (!found) return false;
+    each_chunk(run.size, found.get(),
+               [&](const Chunk &chunk, float *sums) { run_best<EachPanel>(Collect{run, chunk, sums}); });
+    settle(run, found.get());
+    each_chunk(run.size, found.get(), [&](const Chunk &chunk, float *) { run_best<EachPanel>(Apply{run, chunk}); });
+    return true;
+}
+
+bool norm_backward(const NormBackward &run) {
+    const std::ptrdiff_t sums = 2 * Chunks(run.size).count * run.size.channels;
+    const std::unique_ptr<float[]> found(new (std::nothrow) float[sums + 2 * run.size.channels]);
+    if (!found) return false;
+    each_chunk(run.size, found.get(),
+               [&](const Chunk &chunk, float *to) { run_best<EachPanel>(Reduce{run, chunk, to}); });
+    float *const factors = found.get() + sums;
+    settle(run, found.get(), factors);
+    if (!run.for_x) return true;
+    each_chunk(run.size, found.get(),
+               [&](const Chunk &chunk, float *) { run_best<EachPanel>(Differentiate{run, chunk, factors}); });
+    return true;
+}
+
+}  // namespace dpmodule

@@ -1,0 +1,248 @@
+// Blocks of columns of the right matrix are copied, so that what one tile needs lies together whatever the
+// strides; a tile of some rows and two vectors of columns then stays in registers while its sums grow.
+#include "product.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "team.hpp"
+#include "vector.hpp"
+
+namespace dpmodule {
+namespace {
+
+constexpr std::ptrdiff_t kLine = 16;            // numbers that memory delivers at once
+constexpr std::ptrdiff_t kDepth = 256;          // of a block: what is copied stays in the first cache
+constexpr std::ptrdiff_t kLeastWork = 1 << 20;  // multiplications of a thread, which have to make up for waking it
+constexpr std::ptrdiff_t kLeastRows = 16;       // of layers, whose weights each thread reads
+
+template <int Width>
+struct Tile {
+    using V = Vector<Width>;
+    using Floats = typename V::Floats;
+    static constexpr int kColumns = 2 * Width;
+
+    // Writes some rows of `result`, as wide as one vector or two: those of `begin`, `begin_gap` apart, and the products of
+    // `left`, from where it is given, with a copied block. Columns beyond those that there are lie in the copies alone.
+    template <int Rows, int Vectors>
+    DPMODULE_INLINE static void write(const Matrix &left, const float *block, std::ptrdiff_t depth, const float *begin,
+                                      std::ptrdiff_t begin_gap, float *result, std::ptrdiff_t gap,
+                                      std::ptrdiff_t columns, bool rectified) {
+        Floats sums[Rows][Vectors];
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 2
+            for (int v = 0; v < Vectors; ++v) {
+                sums[r][v] = V::load(begin + r * begin_gap + v * Width, columns - v * Width);
+            }
+        }
+        const float *from = left.at;
+        for (std::ptrdiff_t k = 0; k < depth; ++k, from += left.column_gap, block += kColumns) {
+            if (k % kLine == 0) {  // what the next rows' sums begin with comes from memory while these grow
+#pragma GCC unroll 8
+                for (int r = 0; r < Rows; ++r) __builtin_prefetch(from + (Rows + r) * left.row_gap);
+            }
+            Floats part[Vectors];
+#pragma GCC unroll 2
+            for (int v = 0; v < Vectors; ++v) part[v] = V::load(block + v * Width, Width);
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r) {
+                const float factor = from[r * left.row_gap];
+#pragma GCC unroll 2
+                for (int v = 0; v < Vectors; ++v) sums[r][v] += part[v] * factor;
+            }
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 2
+            for (int v = 0; v < Vectors; ++v) {
+                Floats &sum = sums[r][v];
+                if (rectified) sum = sum < 0.0f ? Floats{} : sum;  // NaN stays
+                V::store(result + r * gap + v * Width, sum, columns - v * Width);
+            }
+        }
+    }
+};
+
+typedef float Four __attribute__((vector_size(16)));
+
+#if defined(__clang__)
+#define DPMODULE_MIX(first, second, ...) __builtin_shufflevector(first, second, __VA_ARGS__)
+#else
+typedef int Places __attribute__((vector_size(16)));
+#define DPMODULE_MIX(first, second, ...) __builtin_shuffle(first, second, Places{__VA_ARGS__})
+#endif
+
+DPMODULE_INLINE Four four(const float *from) {
+    Four found;
+    std::memcpy(&found, from, sizeof found);
+    return found;
+}
+
+// Copies four rows of four numbers as columns.
+DPMODULE_INLINE void turn_four(const float *from, std::ptrdiff_t gap, float *to, std::ptrdiff_t width) {
+    const Four a = four(from), b = four(from + gap), c = four(from + 2 * gap), d = four(from + 3 * gap);
+    const Four ac_low = DPMODULE_MIX(a, c, 0, 4, 1, 5), ac_high = DPMODULE_MIX(a, c, 2, 6, 3, 7);
+    const Four bd_low = DPMODULE_MIX(b, d, 0, 4, 1, 5), bd_high = DPMODULE_MIX(b, d, 2, 6, 3, 7);
+    const Four columns[4] = {DPMODULE_MIX(ac_low, bd_low, 0, 4, 1, 5), DPMODULE_MIX(ac_low, bd_low, 2, 6, 3, 7),
+                             DPMODULE_MIX(ac_high, bd_high, 0, 4, 1, 5), DPMODULE_MIX(ac_high, bd_high, 2, 6, 3, 7)};
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) std::memcpy(to + i * width, &columns[i], sizeof columns[i]);
+}
+
+// Copies a block of the right matrix row by row, filled up with zeros.
+void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to, std::ptrdiff_t width) {
+    if (columns < width) std::memset(to, 0, sizeof(float) * depth * width);
+    if (right.column_gap == 1) {
+        for (std::ptrdiff_t k = 0; k < depth; ++k) {
+            std::memcpy(to + k * width, right.at + k * right.row_gap, sizeof(float) * columns);
+        }
+        return;
+    }
+    std::ptrdiff_t first = 0;
+    for (; right.row_gap == 1 && first + 4 <= columns; first += 4) {
+        const float *from = right.at + first * right.column_gap;
+        std::ptrdiff_t k = 0;
+        for (; k + 4 <= depth; k += 4) turn_four(from + k, right.column_gap, to + k * width + first, width);
+        for (; k < depth; ++k) {
+            for (int j = 0; j < 4; ++j) to[k * width + first + j] = from[k + j * right.column_gap];
+        }
+    }
+    for (; first < columns; ++first) {
+        const float *from = right.at + first * right.column_gap;
+        for (std::ptrdiff_t k = 0; k < depth; ++k) to[k * width + first] = from[k * right.row_gap];
+    }
+}
+
+// The part of a product that one block of the right matrix gives.
+template <int Width, int Rows, int Vectors>
+DPMODULE_INLINE void multiply_block(const Product &p, const float *block, std::ptrdiff_t column, std::ptrdiff_t first,
+                                    std::ptrdiff_t depth) {
+    constexpr float kZeros[Tile<Width>::kColumns] = {};
+    const std::ptrdiff_t columns = p.columns - column, gap = p.columns, begin_gap = first ? gap : 0;
+    const bool rectified = p.rectified && first + depth == p.depth;
+    Matrix left{p.left.at + first * p.left.column_gap, p.left.row_gap, p.left.column_gap};
+    float *result = p.result + column;
+    const float *begin = first ? result : p.bias ? p.bias + column : kZeros;
+    std::ptrdiff_t row = 0;
+    for (; row + Rows <= p.rows; row += Rows) {
+        Tile<Width>::template write<Rows, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns,
+                                                   rectified);
+        left.at += Rows * left.row_gap;
+        begin += Rows * begin_gap;
+        result += Rows * gap;
+    }
+    for (; Rows > 4 && row + 4 <= p.rows; row += 4) {
+        Tile<Width>::template write<4, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns, rectified);
+        left.at += 4 * left.row_gap;
+        begin += 4 * begin_gap;
+        result += 4 * gap;
+    }
+    for (; row < p.rows; ++row) {
+        Tile<Width>::template write<1, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns, rectified);
+        left.at += left.row_gap;
+        begin += begin_gap;
+        result += gap;
+    }
+}
+
+// Columns of a product: from the first of a block on.
+struct Columns {
+    std::ptrdiff_t first, end;
+};
+
+struct ColumnsOfProduct {
+    // The right matrix is copied into `block` one block after the other, unless all are there already. As many rows are
+    // computed at a time as the registers hold.
+    template <int Width>
+    DPMODULE_INLINE static void run(const Product &p, const Columns &part, float *block) {
+        constexpr int kRows = Width == 16 ? 8 : Width == 8 ? 6 : 4;
+        constexpr std::ptrdiff_t kColumns = Tile<Width>::kColumns;
+        const float *packed = p.packed ? p.packed + part.first * p.depth : nullptr;
+        for (std::ptrdiff_t column = part.first; column < part.end; column += kColumns) {
+            for (std::ptrdiff_t first = 0; first == 0 || first < p.depth; first += kDepth) {
+                const std::ptrdiff_t depth = std::min(kDepth, p.depth - first);
+                if (!p.packed) {
+                    const float *from = p.right.at + first * p.right.row_gap + column * p.right.column_gap;
+                    copy_block({from, p.right.row_gap, p.right.column_gap}, depth,
+                               std::min(kColumns, p.columns - column), block, kColumns);
+                    packed = block;
+                }
+                if (p.columns - column > Width) {
+                    multiply_block<Width, kRows, 2>(p, packed, column, first, depth);
+                } else {
+                    multiply_block<Width, kRows, 1>(p, packed, column, first, depth);
+                }
+                packed += depth * kColumns;
+            }
+        }
+    }
+};
+
+// Layers of some rows; `memory` is for two results between layers.
+void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, float *memory, std::ptrdiff_t most_units) {
+    const float *data = run.data + first * run.layers[0].features;
+    for (std::ptrdiff_t i = 0; i < run.count; ++i) {
+        const DenseLayer &layer = run.layers[i];
+        const bool is_last = i + 1 == run.count;
+        float *made = is_last ? run.result + first * layer.units : memory + i % 2 * rows * most_units;
+        Product product{rows, layer.units, layer.features, {data, layer.features, 1}, {}, layer.bias, made};
+        product.packed = layer.packed;
+        product.rectified = layer.rectified;
+        run_best<ColumnsOfProduct>(product, Columns{0, product.columns}, static_cast<float *>(nullptr));
+        data = made;
+    }
+}
+
+std::ptrdiff_t block_width() { return 2 * best_width(); }
+
+}  // namespace
+
+int vector_width() { return best_width(); }
+
+bool multiply(const Product &product) {
+    const std::ptrdiff_t width = block_width(), copied = std::min(kDepth, product.depth) * width;
+    const std::ptrdiff_t blocks = (product.columns + width - 1) / width;
+    const std::ptrdiff_t parts =
+        std::max<std::ptrdiff_t>(1, std::min({std::ptrdiff_t{product.threads}, blocks,
+                                              product.rows * product.columns * product.depth / kLeastWork}));
+    const std::unique_ptr<float[]> copies(new (std::nothrow) float[parts * copied]);  // of a block for each part
+    if (!copies) return false;
+    in_parts(parts, static_cast<int>(parts), [&](std::ptrdiff_t part) {
+        const auto begin = [&](std::ptrdiff_t i) { return std::min(product.columns, blocks * i / parts * width); };
+        run_best<ColumnsOfProduct>(product, Columns{begin(part), begin(part + 1)}, copies.get() + part * copied);
+    });
+    return true;
+}
+
+std::ptrdiff_t packed_size(std::ptrdiff_t columns, std::ptrdiff_t depth) {
+    const std::ptrdiff_t width = block_width();
+    return (columns + width - 1) / width * width * depth;
+}
+
+void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, float *to) {
+    const std::ptrdiff_t width = block_width();
+    for (std::ptrdiff_t column = 0; column < columns; column += width, to += width * depth) {
+        const Matrix part{right.at + column * right.column_gap, right.row_gap, right.column_gap};
+        copy_block(part, depth, std::min(width, columns - column), to, width);
+    }
+}
+
+bool dense(const Dense &run) {
+    std::ptrdiff_t most = 0, work = 0;
+    for (std::ptrdiff_t i = 0; i < run.count; ++i) {
+        if (i + 1 < run.count) most = std::max(most, run.layers[i].units);
+        work += run.rows * run.layers[i].units * run.layers[i].features;
+    }
+    const std::unique_ptr<float[]> memory(new (std::nothrow) float[2 * most * run.rows]);
+    if (!memory) return false;
+    in_ranges(run.rows, std::min({std::ptrdiff_t{run.threads}, run.rows / kLeastRows, work / kLeastWork}),
+              [&](std::ptrdiff_t first, std::ptrdiff_t end) {
+                  run_layers(run, first, end - first, memory.get() + 2 * most * first, most);
+              });
+    return true;
+}
+
+}  // namespace dpmodule

@@ -1,0 +1,289 @@
+// The kernels for Python. `fields` has a record's fields in the order of arguments: sizes, numbers and addresses, see the
+// header of each kernel.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <tuple>
+
+#include "addresses.hpp"
+#include "conv3x3.hpp"
+#include "convolution.hpp"
+#include "few_rows.hpp"
+#include "finite.hpp"
+#include "groups.hpp"
+#include "lstm.hpp"
+#include "norm.hpp"
+#include "pooling.hpp"
+#include "product.hpp"
+#include "softmax.hpp"
+#include "windows.hpp"
+
+namespace dpmodule {
+
+auto fields(FewRows &r) {
+    return std::tie(r.rows, r.units, r.features, r.data, r.data_gap, r.weight, r.weight_gap, r.bias, r.result,
+                    r.threads);
+}
+
+auto fields(Groups &g) { return std::tie(g.numbers, g.count, g.given, g.distinct, g.starts, g.places); }
+
+auto fields(Sequence &s) { return std::tie(s.steps, s.rows, s.units, s.step_gap, s.row_gap); }
+
+auto fields(Lstm &l) {
+    return std::tie(l.sequence, l.features, l.data, l.data_weight, l.data_bias, l.weight, l.bias, l.hidden_begin,
+                    l.cell_begin, l.hidden, l.last_hidden, l.last_cell);
+}
+
+auto fields(LstmForward &l) {
+    return std::tie(l.sequence, l.weight, l.bias, l.hidden_begin, l.cell_begin, l.gates, l.hidden, l.cells, l.before,
+                    l.last_hidden, l.last_cell);
+}
+
+auto fields(LstmBackward &l) {
+    return std::tie(l.sequence, l.weight, l.cell_begin, l.gates, l.cells, l.for_hidden, l.for_gates, l.for_bias,
+                    l.for_begin, l.for_cell);
+}
+
+auto fields(NormRows &s) { return std::tie(s.rows, s.channels, s.threads); }
+
+auto fields(NormForward &n) {
+    return std::tie(n.size, n.relu, n.eps, n.momentum, n.x, n.other, n.gamma, n.beta, n.moving_mean, n.moving_var,
+                    n.out, n.statistics, n.new_mean, n.new_var);
+}
+
+auto fields(NormBackward &n) {
+    return std::tie(n.size, n.relu, n.nan_stays, n.grad, n.x, n.out, n.statistics, n.for_other, n.for_x, n.for_gamma,
+                    n.for_beta);
+}
+
+auto fields(Pooling &p) {
+    return std::tie(p.images, p.channels, p.sizes, p.counts, p.kernel, p.stride, p.pad, p.data, p.result, p.threads);
+}
+
+auto fields(Matrix &m) { return std::tie(m.at, m.row_gap, m.column_gap); }
+
+auto fields(Product &p) { return std::tie(p.rows, p.columns, p.depth, p.left, p.right, p.bias, p.result, p.threads); }
+
+auto fields(DenseLayer &l) { return std::tie(l.units, l.features, l.packed, l.bias, l.rectified); }
+
+auto fields(Softmax &s) { return std::tie(s.rows, s.classes, s.scores, s.result); }
+
+auto fields(ImageWindows &w) {
+    return std::tie(w.image, w.gaps, w.number, w.channels, w.sizes, w.counts, w.kernel, w.stride, w.pad, w.dilate,
+                    w.rows);
+}
+
+#if defined(__x86_64__)
+auto fields(Conv3x3Sizes &s) { return std::tie(s.images, s.height, s.width, s.channels, s.filters, s.step, s.threads); }
+
+auto fields(Conv3x3Weight &w) { return std::tie(w.numbers, w.filter, w.channel, w.row, w.column); }
+
+auto fields(Conv3x3 &c) { return std::tie(c.size, c.spread, c.weight, c.turned, c.data, c.bias, c.result); }
+
+auto fields(Conv3x3Gradients &g) { return std::tie(g.size, g.weight, g.data, g.grad, g.bias); }
+#endif
+
+namespace {
+
+template <auto function>
+constexpr auto call = Call<function>::run;
+
+PyObject *group_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    Groups groups{};
+    Arguments next(given, count, Arguments::count_of<Groups>());
+    PyObject *done = next.read(groups) ? without_gil(group_numbers, groups) : nullptr;
+    Py_XDECREF(done);
+    return done ? PyLong_FromSize_t(groups.found) : nullptr;
+}
+
+PyObject *packed_size_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    Arguments next(given, count, 2);
+    std::ptrdiff_t columns, depth;
+    return next.read(columns, depth) ? PyLong_FromSsize_t(packed_size(columns, depth)) : nullptr;
+}
+
+PyObject *pack_tensor(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    Arguments next(given, count, 6);
+    std::ptrdiff_t columns, depth;
+    Matrix right;
+    float *to;
+    if (!next.read(columns, depth, right, to)) return nullptr;
+    pack(right, columns, depth, to);
+    Py_RETURN_NONE;
+}
+
+PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    constexpr Py_ssize_t most_layers = 16, of_layer = Arguments::count_of<DenseLayer>(), of_all = 4;
+    const Py_ssize_t layers = std::clamp<Py_ssize_t>((count - of_all) / of_layer, 1, most_layers);
+    Arguments next(given, count, of_all + of_layer * layers);
+    DenseLayer each[most_layers];
+    Dense run{};
+    run.layers = each;
+    bool good = next.read(run.rows, run.data, run.result, run.threads);
+    while (run.count < layers) good = next.read(each[run.count++]);
+    return good ? without_gil(dense, run) : nullptr;
+}
+
+// Takes a list of addresses of float32 numbers and a list of how many there are; returns the position of the first
+// with a number that is not finite, -1 if there is none.
+PyObject *first_nonfinite(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    if (count != 2 || !PyList_Check(given[0]) || !PyList_Check(given[1]) ||
+        PyList_GET_SIZE(given[0]) != PyList_GET_SIZE(given[1])) {
+        PyErr_SetString(PyExc_TypeError, "expected two lists of one length: addresses and sizes");
+        return nullptr;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(given[0]); ++i) {
+        PyObject *const pair[] = {PyList_GET_ITEM(given[0], i), PyList_GET_ITEM(given[1], i)};
+        const float *at;
+        std::ptrdiff_t size;
+        if (!Arguments(pair, 2, 2).read(at, size)) return nullptr;
+        if (!all_finite(at, size)) return PyLong_FromSsize_t(i);
+    }
+    return PyLong_FromLong(-1);
+}
+
+// Takes the address of int64 counts, how many there are, and a list of positions; adds 1 to the counts there, so that no
+// addition of another process is lost, and returns the new ones.
+PyObject *count_updates(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    if (count != 3 || !PyList_Check(given[2])) {
+        PyErr_SetString(PyExc_TypeError, "expected an address, a number of counts and a list of positions");
+        return nullptr;
+    }
+    std::int64_t *counts;
+    Py_ssize_t size;
+    if (!Arguments(given, 2, 2).read(counts, size)) return nullptr;
+    PyObject *const found = PyList_New(PyList_GET_SIZE(given[2]));
+    for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(given[2]); ++i) {
+        const Py_ssize_t at = PyLong_AsSsize_t(PyList_GET_ITEM(given[2], i));
+        const bool inside = at >= 0 && at < size;
+        if (!inside && !PyErr_Occurred()) PyErr_Format(PyExc_IndexError, "there is no count %zd among %zd", at, size);
+        PyObject *const now =
+            inside ? PyLong_FromLongLong(__atomic_add_fetch(counts + at, std::int64_t{1}, __ATOMIC_RELAXED)) : nullptr;
+        if (!now) {
+            Py_DECREF(found);
+            return nullptr;
+        }
+        PyList_SET_ITEM(found, i, now);
+    }
+    return found;
+}
+
+#if defined(__x86_64__)
+// A convolution as Python describes it: `sizes` are those of `Convolution`, in its order.
+struct ConvolutionRow {
+    std::int64_t sizes[3], y[6], x[6], block, relu;
+    std::int64_t places[5];  // of data, weight, bias, other and result among the addresses
+};
+
+Axis axis(const std::int64_t (&sizes)[6]) { return {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]}; }
+
+// False sets Python's error.
+bool read_convolutions(PyObject *rows, const std::vector<float *> &addresses, std::vector<Convolution> &to) {
+    char *bytes;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(rows, &bytes, &size) < 0) return false;
+    if (size % sizeof(ConvolutionRow)) {
+        PyErr_Format(PyExc_ValueError, "rows has %zd bytes, expected %zu for each convolution", size,
+                     sizeof(ConvolutionRow));
+        return false;
+    }
+    for (Py_ssize_t from = 0; from < size; from += sizeof(ConvolutionRow)) {
+        ConvolutionRow r;
+        std::memcpy(&r, bytes + from, sizeof r);
+        float *at[5];
+        for (int k = 0; k < 5; ++k) {
+            if (r.places[k] < 0 || r.places[k] >= static_cast<std::int64_t>(addresses.size())) {
+                PyErr_Format(PyExc_IndexError, "a place is %lld, expected one among %zu addresses",
+                             static_cast<long long>(r.places[k]), addresses.size());
+                return false;
+            }
+            at[k] = addresses[static_cast<std::size_t>(r.places[k])];
+        }
+        to.push_back({r.sizes[0], r.sizes[1], r.sizes[2], axis(r.y), axis(r.x), r.block, at[0], at[1], at[2], at[3],
+                      at[4], r.relu});
+    }
+    return true;
+}
+
+PyObject *convolve_tensors(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    if (count < 2) {
+        PyErr_Format(PyExc_TypeError, "expected rows, threads and addresses, got %zd arguments", count);
+        return nullptr;
+    }
+    try {
+        const int threads = static_cast<int>(std::max(1L, PyLong_AsLong(given[1])));
+        std::vector<float *> addresses(static_cast<std::size_t>(count - 2));
+        std::vector<Convolution> convolutions;
+        if (PyErr_Occurred()) return nullptr;
+        Arguments next(given + 2, count - 2, count - 2);
+        for (float *&each : addresses) {
+            if (!next.read(each)) return nullptr;
+        }
+        if (!read_convolutions(given[0], addresses, convolutions)) return nullptr;
+        return without_gil([threads](const auto &all) { return convolve(all, threads); }, convolutions);
+    } catch (const std::bad_alloc &) {
+        return PyErr_NoMemory();
+    }
+}
+
+PyObject *block_of(PyObject *, PyObject *given) {
+    const Py_ssize_t filters = PyLong_AsSsize_t(given);
+    return filters == -1 && PyErr_Occurred() ? nullptr : PyLong_FromSsize_t(convolution_block(filters));
+}
+
+PyObject *lanes_of(PyObject *, PyObject *) { return PyLong_FromSsize_t(conv3x3_lanes()); }
+#endif
+
+// Python keeps a pointer to this table
+PyMethodDef functions[] = {
+    method("count_updates", count_updates,
+           "count_updates(address, size, positions)\n--\n\nAdd 1 to int64 counts atomically and return the new ones."),
+    method("first_nonfinite", first_nonfinite,
+           "first_nonfinite(addresses, sizes)\n--\n\n"
+           "Return which of several runs of float32 numbers is the first that has one that is not finite, else -1."),
+    method("group_numbers", group_of,
+           "Sort int64 numbers, see groups.hpp, and return how many different ones there are."),
+    method("multiply_few_rows", call<multiply_few_rows>, "Multiply one row to four with a dense layer's weight."),
+    method("lstm", call<lstm>, "Run an LSTM and its input's map."),
+    method("lstm_forward", call<lstm_forward>, "Run an LSTM over a sequence."),
+    method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),
+    method("norm_forward", call<norm_forward>, "Normalise over the batch, add and rectify."),
+    method("norm_backward", call<norm_backward>, "Compute the gradients of `norm_forward`."),
+    method("max_pool", call<max_pool>, "Write the greatest number of each window."),
+    method("multiply", call<multiply>, "Multiply two matrices."),
+    method("packed_size", packed_size_of, "packed_size(columns, depth)\n--\n\nReturn how many numbers `pack` writes."),
+    method("pack", pack_tensor,
+           "pack(columns, depth, right, row_gap, column_gap, packed)\n--\n\nLay out a right matrix for `dense`."),
+    method("dense", run_dense,
+           "dense(rows, data, result, threads, units, features, packed, bias, rectified, ...)\n--\n\n"
+           "Run dense layers, five arguments each and 16 at most."),
+    method("softmax", call<softmax>, "Apply softmax to short rows."),
+    method("unfold", call<unfold>, "Write the windows of images as rows."),
+    method("fold", call<fold>, "Add rows to the images whose windows they are."),
+#if defined(__x86_64__)
+    method("conv3x3", call<conv3x3>, "Convolve images by windows of 3x3."),
+    method("conv3x3_gradients", call<conv3x3_gradients>, "Compute the gradients of weight and bias."),
+    method("conv3x3_lanes", lanes_of,
+           "conv3x3_lanes()\n--\n\nReturn how many filters are computed at once; 0: the processor is not for it.",
+           METH_NOARGS),
+    method("convolve", convolve_tensors,
+           "convolve(rows, threads, *addresses)\n--\n\n"
+           "Convolve images, once for each 22 numbers of 64 bits in `rows`: images, channels, filters; size, result, "
+           "kernel, stride, dilate and pad of height and of width; block, relu; and which of the addresses are those "
+           "of data, weight, bias, other and result. As many of torch's threads share the work."),
+    method("convolution_block", block_of,
+           "convolution_block(filters)\n--\n\n"
+           "Return how many filters lie together in the weight that `convolve` reads; 0: the processor is not for it.",
+           METH_O),
+#endif
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+int add_kernels(PyObject *module) {
+    if (PyModule_AddIntConstant(module, "vector_width", vector_width()) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
+}
+
+}  // namespace dpmodule

@@ -1,0 +1,126 @@
+// Vectors of the compiler, functions of each of their numbers, and the choice among instruction sets. Whoever includes
+// this is compiled alone: the functions are inlined into code for several instruction sets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "instructions.hpp"
+
+// none of them is called across files, nor left without being inlined
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+#define DPMODULE_INLINE inline __attribute__((always_inline))
+#define DPMODULE_AVX2 __attribute__((target("avx2,fma")))
+#define DPMODULE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
+
+namespace dpmodule {
+namespace {
+
+// `Width` numbers that are computed with at once.
+template <int Width>
+struct Vector {
+    typedef float Floats __attribute__((vector_size(4 * Width)));  // `using` drops the size in templates
+    typedef std::int32_t Ints __attribute__((vector_size(4 * Width)));
+
+    // exp(x) - 1 = part * scale + (scale - 1)
+    struct Exponent {
+        Floats part, scale;
+    };
+
+    // The first `count` numbers, zeros behind them; none if it is negative.
+    DPMODULE_INLINE static Floats load(const float *from, std::ptrdiff_t count = Width) {
+        Floats found{};
+        if (count >= Width) {
+            std::memcpy(&found, from, sizeof found);
+        } else if (count > 0) {
+            std::memcpy(&found, from, sizeof(float) * count);
+        }
+        return found;
+    }
+
+    DPMODULE_INLINE static void store(float *to, const Floats &value, std::ptrdiff_t count = Width) {
+        const Floats copy = value;  // what memcpy reads a part of is in memory, with the rest of its array
+        if (count >= Width) {
+            std::memcpy(to, &value, sizeof value);
+        } else if (count > 0) {
+            std::memcpy(to, &copy, sizeof(float) * count);
+        }
+    }
+
+    // Of x from -87 to 88; NaN stays NaN in `part`.
+    DPMODULE_INLINE static Exponent exponent(const Floats &x) {
+        // 1.5 * 2^23: a sum with it has the nearest whole number in its low bits
+        constexpr float kRound = 12582912.0f;
+        const Floats shifted = x * 1.44269504f + kRound;
+        const Floats whole = shifted - kRound;
+        // ln 2 in two parts, the first of which is exact in every product here
+        const Floats r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+        Floats sum = r * (1.0f / 5040) + 1.0f / 720;
+        sum = sum * r + 1.0f / 120;
+        sum = sum * r + 1.0f / 24;
+        sum = sum * r + 1.0f / 6;
+        sum = sum * r + 0.5f;
+        const Ints bits = (reinterpret_cast<Ints>(shifted) - 0x4b400000 + 127) << 23;
+        return {sum * r * r + r, reinterpret_cast<Floats>(bits)};
+    }
+
+    DPMODULE_INLINE static Floats between(const Floats &x, float low, float high) {
+        const Floats lifted = x < low ? Floats{} + low : x;  // NaN stays
+        return lifted > high ? Floats{} + high : lifted;
+    }
+
+    DPMODULE_INLINE static Floats sigmoid(const Floats &x) {
+        const Exponent e = exponent(between(-x, -87.0f, 88.0f));
+        return 1.0f / (e.part * e.scale + e.scale + 1.0f);
+    }
+
+    DPMODULE_INLINE static Floats tanh(const Floats &x) {
+        const Exponent e = exponent(between(x + x, -40.0f, 40.0f));
+        const Floats minus_one = e.part * e.scale + (e.scale - 1.0f);
+        return minus_one / (minus_one + 2.0f);
+    }
+};
+
+template <class Kernel, class... Given>
+auto run_plain(const Given &...given) {
+    return Kernel::template run<4>(given...);
+}
+
+#if defined(__x86_64__)
+template <class Kernel, class... Given>
+DPMODULE_AVX2 auto run_avx2(const Given &...given) {
+    return Kernel::template run<8>(given...);
+}
+
+template <class Kernel, class... Given>
+DPMODULE_AVX512 auto run_avx512(const Given &...given) {
+    return Kernel::template run<16>(given...);
+}
+#endif
+
+// Calls `Kernel::run<Width>`, inlined, with the best instructions of this processor, whose vectors have `Width` numbers.
+template <class Kernel, class... Given>
+auto run_best(const Given &...given) {
+#if defined(__x86_64__)
+    switch (vector::best_instructions()) {
+        case vector::Instructions::Avx512: return run_avx512<Kernel>(given...);
+        case vector::Instructions::Avx2: return run_avx2<Kernel>(given...);
+        default: break;
+    }
+#endif
+    return run_plain<Kernel>(given...);
+}
+
+// The `Width` with which `run_best` calls a kernel.
+inline int best_width() {
+    switch (vector::best_instructions()) {
+        case vector::Instructions::Avx512: return 16;
+        case vector::Instructions::Avx2: return 8;
+        default: return 4;
+    }
+}
+
+}  // namespace
+}  // namespace dpmodule

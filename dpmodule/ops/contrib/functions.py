@@ -1,0 +1,417 @@
+"""Functions: Fourier transforms, point processes, and those whose gradient is set by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import BoundsError, OpError, Shape, ShapeError
+from ...devices.device_transfer import extremes
+from ..attrs import boolean, integer, real
+from ..math.pointwise import in_type_of, round_away, with_gradient
+from ..registry import bound, declare
+from ..shapes import output_shape, same, unify
+from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, Types, arg
+
+Tensors = Callable[..., torch.Tensor]
+
+_SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transformed at once", 128)}
+
+
+def _infer_fft(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data = ins[0]
+    return ins, [outs[0] if data is None else output_shape(outs[0], (*data[:-1], 2 * data[-1]))]
+
+
+@bound(
+    "_contrib_fft",
+    [arg("data", ROWS)],
+    _SIZE,
+    infer=_infer_fft,
+    onnx=Onnx(builder="fft"),
+)
+def fft(a: Any) -> Tensors:
+    """Return the discrete Fourier transform of the last axis, real and imaginary parts in turn.
+
+    Shape:
+        data: (..., D), real.
+        returns: (..., 2 * D).
+
+    Source: MXNet 1.9.1 `_contrib_fft`, which runs on GPUs only.
+    """
+
+    def fft(x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(torch.fft.fft(x)).flatten(-2)
+
+    return fft
+
+
+def _infer_ifft(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data = ins[0]
+    if data is None:
+        return ins, outs
+    if data[-1] % 2:
+        raise ShapeError(
+            f"_contrib_ifft: data has shape {data}, expected an even last axis: pairs of numbers"
+        )
+    return ins, [output_shape(outs[0], (*data[:-1], data[-1] // 2))]
+
+
+@bound(
+    "_contrib_ifft",
+    [arg("data", ROWS)],
+    _SIZE,
+    infer=_infer_ifft,
+    onnx=Onnx(builder="ifft"),
+)
+def ifft(a: Any) -> Tensors:
+    """Return the real part of the inverse Fourier transform of the last axis, times its length.
+
+    Shape:
+        data: (..., 2 * D): real and imaginary parts in turn.
+        returns: (..., D). To undo `fft`, divide by D.
+
+    Source: MXNet 1.9.1 `_contrib_ifft`, which runs on GPUs only.
+    """
+
+    def ifft(x: torch.Tensor) -> torch.Tensor:
+        real, imaginary = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
+        found: torch.Tensor = torch.fft.ifft(torch.complex(real, imaginary), norm="forward")
+        return found.real
+
+    return ifft
+
+
+def _infer_sketch(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data, hashes, signs = ins
+    if data is None:
+        return ins, outs
+    one = (1, data[-1])
+    what = "h or s of _contrib_count_sketch"
+    found = output_shape(outs[0], (*data[:-1], a.out_dim))
+    return [data, unify(hashes, one, what), unify(signs, one, what)], [found]
+
+
+@bound(
+    "_contrib_count_sketch",
+    [arg("data", ROWS), arg("h", SHARE), arg("s", SHARE)],
+    {
+        "out_dim": Attr(integer(low=1), "length of the result's last axis"),
+        "processing_batch_size": Attr(integer(low=1), "accepted; all rows are computed at once", 32),
+    },
+    infer=_infer_sketch,
+    onnx=Onnx(builder="count_sketch"),
+)
+def count_sketch(a: Any) -> Tensors:
+    """Add each column, with its sign, to the column of the result that its hash names.
+
+    Shape:
+        data: (..., D).
+        h: (1, D): whole numbers from 0 to out_dim - 1; no gradient.
+        s: (1, D): 1 or -1; no gradient.
+        returns: (..., out_dim).
+
+    Source: MXNet 1.9.1 `_contrib_count_sketch`, which runs on GPUs only; Charikar et al. (2002).
+    """
+    size = a.out_dim
+
+    def count_sketch(data: torch.Tensor, hashes: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
+        places = hashes.detach().reshape(-1).long()
+        if places.numel() != data.shape[-1] or signs.numel() != data.shape[-1]:
+            raise ShapeError(
+                f"_contrib_count_sketch: data is {tuple(data.shape)}, h {tuple(hashes.shape)} and s "
+                f"{tuple(signs.shape)}, expected one hash and sign per column"
+            )
+        if places.numel() and (int(places.min()) < 0 or int(places.max()) >= size):
+            raise BoundsError(
+                f"_contrib_count_sketch: h runs from {int(places.min())} to {int(places.max())}, "
+                f"expected 0 to {size - 1}"
+            )
+        signed = data * signs.detach().reshape(-1)
+        return data.new_zeros((*data.shape[:-1], size)).index_add(-1, places, signed)
+
+    return count_sketch
+
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+def _infer_hawkes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    what = "inputs of _contrib_hawkesll"
+    batch = kinds = length = 0
+    for axes, shape in zip(("nk", "k", "k", "nk", "nt", "nt", "n", "n"), ins):
+        for axis, size in zip(axes, shape or ()):
+            batch = size or batch if axis == "n" else batch
+            kinds = size or kinds if axis == "k" else kinds
+            length = size or length if axis == "t" else length
+    wide, row, time, one = (batch, kinds), (kinds,), (batch, length), (batch,)
+    filled = [unify(s, w, what) for s, w in zip(ins, (wide, row, row, wide, time, time, one, one))]
+    return filled, [output_shape(outs[0], one), output_shape(outs[1], wide)]
+
+
+def _hawkes_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    found = next((t for i, t in enumerate((*ins, *outs)) if t is not None and i != 5), None)
+    return [t or ("int32" if i == 5 else found) for i, t in enumerate(ins)], [t or found for t in outs]
+
+
+def _at(values: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
+    return values.gather(1, kind).squeeze(1)
+
+
+def _log_likelihood(
+    base: torch.Tensor,
+    branching: torch.Tensor,
+    decay: torch.Tensor,
+    state: torch.Tensor,
+    lags: torch.Tensor,
+    marks: torch.Tensor,
+    lengths: torch.Tensor,
+    end: torch.Tensor,
+) -> Pair:
+    """Walk along the events, all sequences abreast: intensity of each kind decays until its next event."""
+    times = lags.cumsum(1)
+    last = torch.zeros_like(state)
+    total = lags.new_zeros(lags.shape[0])
+    for step in range(lags.shape[1]):
+        kind, now, valid = marks[:, step : step + 1], times[:, step], step < lengths
+        rate, alpha, beta, excited = (
+            _at(base, kind),
+            branching[kind[:, 0]],
+            decay[kind[:, 0]],
+            _at(state, kind),
+        )
+        waited = now - _at(last, kind)
+        left = torch.exp(-beta * waited)
+        intensity = rate + alpha * beta * excited * left
+        gained = intensity.log() - rate * waited - alpha * excited * (1 - left)
+        total = total + torch.where(valid, gained, 0.0)
+        changed = torch.where(valid, 1 + excited * left, excited)
+        state = state.scatter(1, kind, changed.unsqueeze(1))
+        last = last.scatter(1, kind, torch.where(valid, now, now - waited).unsqueeze(1))
+    rest = end.unsqueeze(1) - last
+    left = torch.exp(-decay * rest)
+    total = total - (base * rest + branching * state * (1 - left)).sum(1)
+    return total, (state * left).detach()
+
+
+@bound(
+    "_contrib_hawkesll",
+    [
+        arg("lda", ROWS),
+        arg("alpha", SHARE),
+        arg("beta", SHARE),
+        arg("state", ROWS),
+        arg("lags", ROWS),
+        arg("marks", ROWS),
+        arg("valid_length", ROWS),
+        arg("max_time", ROWS),
+    ],
+    outputs=("output", "out_state"),
+    infer=_infer_hawkes,
+    infer_type=_hawkes_types,
+    onnx=Onnx(missing="a loop over the events of each sequence"),
+)
+def hawkesll(a: Any) -> Callable[..., Pair]:
+    """Return the log likelihood of marked Hawkes processes with exponential decay.
+
+    An event of kind k raises the rate of further ones of its kind by ``alpha[k] * beta[k]``, which then decays
+    as ``exp(-beta[k] * t)``. Only `lda`, `alpha` and `beta` get a gradient, and only from the first output.
+
+    Shape:
+        lda: (N, K): background rates.
+        alpha: (K,): number of events that one event causes.
+        beta: (K,): rates of decay.
+        state: (N, K): excitation at the beginning.
+        lags: (N, T): time since the event before.
+        marks: (N, T) int32: kinds of the events.
+        valid_length: (N,): number of events of each sequence.
+        max_time: (N,): when observation ended.
+        output: (N,).
+        out_state: (N, K): excitation at the end.
+
+    Source: MXNet 1.9.1 `_contrib_hawkesll`; Hawkes (1971).
+    """
+
+    def hawkesll(lda: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor, *rest: torch.Tensor) -> Pair:
+        state, lags, marks, lengths, end = (t.detach() for t in rest)
+        kinds = marks.long()
+        least, most = extremes(kinds) if kinds.numel() else (0, -1)
+        if least < 0 or most >= lda.shape[1]:
+            raise OpError(
+                f"_contrib_hawkesll: marks run from {least} to {most}, expected 0 to {lda.shape[1] - 1}"
+            )
+        return _log_likelihood(lda, alpha, beta, state, lags, kinds, lengths, end)
+
+    return hawkesll
+
+
+Elementwise = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _pass(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(x)
+
+
+_DOC = """{sentence}, and let the gradient through as it is.
+
+Shape:
+    data: any shape.
+    returns: the same.
+
+Source: MXNet 1.9.1 `{name}`; the straight-through estimator of Bengio et al. (2013).
+"""
+
+for _name, _function, _sentence, _onnx in (
+    (
+        "_contrib_round_ste",
+        round_away,
+        "Round to the nearest whole number, halves away from 0",
+        Onnx(builder="round_away"),
+    ),
+    ("_contrib_sign_ste", torch.sign, "Return -1, 0 or 1", Onnx("Sign")),
+):
+    declare(
+        _name,
+        with_gradient(_function, _pass),
+        [arg("data", ROWS)],
+        doc=_DOC.format(sentence=_sentence, name=_name),
+        aliases=(f"_sparse_{_name}",),
+        infer=same,
+        onnx=_onnx,
+    )
+
+
+class _Scaled(torch.autograd.Function):
+    """Return the input; its gradient is multiplied by a number."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor, factor: float) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.factor = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
+        return grads[0] * ctx.factor, None
+
+
+_scaled: Callable[..., torch.Tensor] = _Scaled.apply
+
+
+@bound(
+    "_contrib_gradientmultiplier",
+    [arg("data", ROWS)],
+    {
+        "scalar": Attr(real, "factor of the gradient; negative ones reverse it", 1.0),
+        "is_int": Attr(boolean, "accepted for old graphs", True),
+    },
+    infer=same,
+    onnx=Onnx("Identity", drop=("scalar", "is_int")),
+)
+def gradientmultiplier(a: Any) -> Elementwise:
+    """Return the input as it is, and multiply its gradient by a number.
+
+    Shape:
+        data: any shape.
+        returns: the same.
+
+    Source: MXNet 1.9.1 `_contrib_gradientmultiplier`; gradient reversal of Ganin and Lempitsky (2015).
+    """
+    factor = a.scalar
+
+    def gradientmultiplier(x: torch.Tensor) -> torch.Tensor:
+        return _scaled(x, factor)
+
+    return gradientmultiplier
+
+
+class _ScaledBy(torch.autograd.Function):
+    """Return the input; its gradient is multiplied by a tensor of one number, or divided by it."""
+
+    @staticmethod
+    def forward(x: torch.Tensor, factor: torch.Tensor, inverse: bool) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.inverse = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
+        (factor,) = ctx.saved_tensors
+        scaled = grads[0] / factor if ctx.inverse else grads[0] * factor
+        return scaled.to(grads[0].dtype), None, None
+
+
+_scaled_by: Callable[..., torch.Tensor] = _ScaledBy.apply
+
+
+def _first_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    shape = unify(ins[0], outs[0], "_scale_gradient")
+    return [shape, (1,)], [shape]
+
+
+def _first_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    found = ins[0] or outs[0]
+    return [found, ins[1] or "float32"], [found]
+
+
+@bound(
+    "_scale_gradient",
+    [arg("data", ROWS), arg("factor", SHARE)],
+    {"inverse": Attr(boolean, "divide instead of multiplying", False)},
+    infer=_first_shape,
+    infer_type=_first_type,
+    onnx=Onnx(missing="it is part of training in 16 bits alone"),
+)
+def scale_gradient(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Return the input as it is, and multiply its gradient by a number, or divide it.
+
+    Shape:
+        data: any shape.
+        factor: (1,); it gets no gradient.
+        returns: that of `data`.
+
+    Source: loss scaling of Micikevicius et al., "Mixed precision training", 2018.
+    """
+    inverse = a.inverse
+
+    def scale_gradient(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        return _scaled_by(x, factor, inverse)
+
+    return scale_gradient
+
+
+@bound(
+    "_contrib_quadratic",
+    [arg("data", ROWS)],
+    {
+        "a": Attr(real, "factor of the square", 0.0),
+        "b": Attr(real, "factor of the element", 0.0),
+        "c": Attr(real, "constant", 0.0),
+    },
+    infer=same,
+    onnx=Onnx(builder="quadratic"),
+)
+def quadratic(a: Any) -> Elementwise:
+    """Return ``a * x ** 2 + b * x + c`` of each element.
+
+    Shape:
+        data: any shape.
+        returns: the same.
+
+    Source: MXNet 1.9.1 `_contrib_quadratic`.
+    """
+    square, slope, constant = a.a, a.b, a.c
+
+    def quadratic(x: torch.Tensor) -> torch.Tensor:
+        return in_type_of(x, (square * x + slope) * x + constant)
+
+    return quadratic

@@ -1,0 +1,267 @@
+"""Gradient descent for several weights in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..attrs import boolean, integer, real, reals, shape
+from ..dtypes import single
+from ..spec import Attr
+from .adam import BOUNDS, adamw, direction, stretched
+from .adaptive import descent, momentum_descent
+from .rules import BETAS, CLIP, NUM_WEIGHTS, RATES, SCALING, Rule, mixed, multi, pairs
+
+Tensor = torch.Tensor
+
+_MOMENTUM = {"momentum": Attr(real, "share of the last step that is kept", 0.0)}
+
+
+def _descents(a: Any, lrs: Iterable[Any], wds: Iterable[Any]) -> list[Rule]:
+    rescale, clip = single(a.rescale_grad), single(a.clip_gradient)
+    return [descent(lr, wd, rescale, clip) for lr, wd in pairs(lrs, wds)]
+
+
+def _momentum_descents(a: Any, lrs: Iterable[Any], wds: Iterable[Any]) -> list[Rule]:
+    momentum, rescale, clip = map(single, (a.momentum, a.rescale_grad, a.clip_gradient))
+    return [momentum_descent(lr, wd, momentum, rescale, clip) for lr, wd in pairs(lrs, wds)]
+
+
+def _given(a: Any) -> tuple[list[float], list[float]]:
+    return [single(x) for x in a.lrs], [single(x) for x in a.wds]
+
+
+_SGD = {**RATES, **SCALING, **NUM_WEIGHTS}
+_SGD_MOM = {**RATES, **_MOMENTUM, **SCALING, **NUM_WEIGHTS}
+_PRELOADED = {**SCALING, **NUM_WEIGHTS}
+_PRELOADED_MOM = {**_MOMENTUM, **SCALING, **NUM_WEIGHTS}
+
+
+@multi("multi_sgd_update", (), _SGD)
+def multi_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several weights as `sgd_update` does.
+
+    Shape:
+        weight_i, grad_i: one shape and type for each i; given in this order, i after i.
+        returns: the new weights.
+
+    Source: MXNet 1.9.1 `multi_sgd_update`.
+    """
+    return _descents(a, *_given(a))
+
+
+@multi("multi_sgd_mom_update", ("mom",), _SGD_MOM)
+def multi_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several weights as `sgd_mom_update` does.
+
+    Shape:
+        weight_i, grad_i, mom_i: one shape and type for each i; given in this order, i after i.
+        returns: the new weights.
+
+    Source: MXNet 1.9.1 `multi_sgd_mom_update`.
+    """
+    return _momentum_descents(a, *_given(a))
+
+
+@multi("multi_mp_sgd_update", ("weight32",), _SGD)
+def multi_mp_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several 16-bit weights as `mp_sgd_update` does.
+
+    Shape:
+        weight_i, grad_i, weight32_i: one shape for each i; the last is float32.
+        returns: the new weights in the type of the weights.
+
+    Source: MXNet 1.9.1 `multi_mp_sgd_update`.
+    """
+    return [mixed(rule) for rule in _descents(a, *_given(a))]
+
+
+@multi("multi_mp_sgd_mom_update", ("mom", "weight32"), _SGD_MOM)
+def multi_mp_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several 16-bit weights as `mp_sgd_mom_update` does.
+
+    Shape:
+        weight_i, grad_i, mom_i, weight32_i: one shape for each i; the last two are float32.
+        returns: the new weights in the type of the weights.
+
+    Source: MXNet 1.9.1 `multi_mp_sgd_mom_update`.
+    """
+    return [mixed(rule) for rule in _momentum_descents(a, *_given(a))]
+
+
+@multi("preloaded_multi_sgd_update", (), _PRELOADED, tail=("lrs", "wds"))
+def preloaded_multi_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several weights as `multi_sgd_update` does, with rates from arrays.
+
+    Shape:
+        weight_i, grad_i: one shape and type for each i.
+        lrs, wds: (num_weights,), learning rates and weight decays, float32.
+        returns: the new weights.
+
+    Source: MXNet 1.9.1 `preloaded_multi_sgd_update`.
+    """
+    return _descents(a, *rest)
+
+
+@multi("preloaded_multi_sgd_mom_update", ("mom",), _PRELOADED_MOM, tail=("lrs", "wds"))
+def preloaded_multi_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several weights as `multi_sgd_mom_update` does, with rates from arrays.
+
+    Shape:
+        weight_i, grad_i, mom_i: one shape and type for each i.
+        lrs, wds: (num_weights,), learning rates and weight decays, float32.
+        returns: the new weights.
+
+    Source: MXNet 1.9.1 `preloaded_multi_sgd_mom_update`.
+    """
+    return _momentum_descents(a, *rest)
+
+
+@multi("preloaded_multi_mp_sgd_update", ("weight32",), _PRELOADED, tail=("lrs", "wds"))
+def preloaded_multi_mp_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several 16-bit weights as `multi_mp_sgd_update` does, with rates from arrays.
+
+    Shape:
+        weight_i, grad_i, weight32_i: one shape for each i; the last is float32.
+        lrs, wds: (num_weights,), learning rates and weight decays, float32.
+        returns: the new weights in the type of the weights.
+
+    Source: MXNet 1.9.1 `preloaded_multi_mp_sgd_update`.
+    """
+    return [mixed(rule) for rule in _descents(a, *rest)]
+
+
+@multi("preloaded_multi_mp_sgd_mom_update", ("mom", "weight32"), _PRELOADED_MOM, tail=("lrs", "wds"))
+def preloaded_multi_mp_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several 16-bit weights as `multi_mp_sgd_mom_update` does, with rates from arrays.
+
+    Shape:
+        weight_i, grad_i, mom_i, weight32_i: one shape for each i; the last two are float32.
+        lrs, wds: (num_weights,), learning rates and weight decays, float32.
+        returns: the new weights in the type of the weights.
+
+    Source: MXNet 1.9.1 `preloaded_multi_mp_sgd_mom_update`.
+    """
+    return [mixed(rule) for rule in _momentum_descents(a, *rest)]
+
+
+_ADAMW = {
+    "lrs": RATES["lrs"],
+    **BETAS,
+    "epsilon": Attr(real, "keeps the quotient finite", 1e-8),
+    "wds": RATES["wds"],
+    "etas": Attr(reals, "factor of each weight's whole step"),
+    **CLIP,
+    **NUM_WEIGHTS,
+}
+
+
+def _adamws(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    beta1, beta2, epsilon, clip = map(single, (a.beta1, a.beta2, a.epsilon, a.clip_gradient))
+    rules = [
+        adamw(single(lr), single(eta), single(wd), beta1, beta2, epsilon, clip)
+        for (lr, wd), eta in zip(pairs(a.lrs, a.wds), a.etas)
+    ]
+    return [partial(_with_factor, rule, *rest) for rule in rules]
+
+
+def _with_factor(rule: Rule, factor: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+    return rule(*tensors, factor)
+
+
+@multi("_multi_adamw_update", ("mean", "var"), _ADAMW, tail=("rescale_grad",), tail_shape=lambda groups: (1,))
+def multi_adamw_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several weights as `_adamw_update` does.
+
+    Shape:
+        weight_i, grad_i, mean_i, var_i: one shape and type for each i.
+        rescale_grad: (1,), the gradients' factor; NaN, infinite or 0 skips the step.
+        returns: the new weights.
+
+    Source: MXNet 1.9.1 `_multi_adamw_update`.
+    """
+    return _adamws(a, rest)
+
+
+@multi(
+    "_multi_mp_adamw_update",
+    ("mean", "var", "weight32"),
+    _ADAMW,
+    tail=("rescale_grad",),
+    tail_shape=lambda groups: (1,),
+)
+def multi_mp_adamw_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several 16-bit weights as `_mp_adamw_update` does.
+
+    Shape:
+        weight_i, grad_i, mean_i, var_i, weight32_i: one shape for each i; the last three are float32.
+        rescale_grad: (1,), the gradients' factor, float32; NaN, infinite or 0 skips the step.
+        returns: the new weights in the type of the weights.
+
+    Source: MXNet 1.9.1 `_multi_mp_adamw_update`.
+    """
+    return [mixed(rule) for rule in _adamws(a, rest)]
+
+
+_LAMB = {
+    "learning_rates": Attr(reals, "learning rate of each weight"),
+    **BETAS,
+    "epsilon": Attr(real, "keeps the quotient finite", 1e-6),
+    "wds": Attr(reals, "weight decay of each weight"),
+    "rescale_grad": SCALING["rescale_grad"],
+    **BOUNDS,
+    "clip_gradient": SCALING["clip_gradient"],
+    "bias_correction": Attr(boolean, "make up for means that start at zero", True),
+    "step_count": Attr(shape, "number of this update of each weight, from 1"),
+    "num_tensors": Attr(integer(low=1), "number of weights", 1),
+}
+
+
+def _lamb(a: Any, lr: float, wd: float, t: int) -> Rule:
+    first = direction(a, t, wd)
+
+    def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, *wide: Tensor) -> tuple[Tensor, ...]:
+        start = wide[0] if wide else weight
+        move, *states = first(start, grad.to(start.dtype), mean, var)
+        # the norm is that of the 16-bit weight, as in MXNet
+        new = start - stretched(a, lr, _norm(weight, start), _norm(move, start)) * move
+        return (new.to(weight.dtype), *states, *([new] if wide else ()))
+
+    return rule
+
+
+def _norm(values: Tensor, like: Tensor) -> Tensor:
+    return values.square().float().sum().sqrt().to(like.dtype)
+
+
+def _lambs(a: Any) -> list[Rule]:
+    return [_lamb(a, lr, wd, t) for (lr, wd), t in zip(pairs(a.learning_rates, a.wds), a.step_count)]
+
+
+@multi("_multi_lamb_update", ("mean", "var"), _LAMB, count="num_tensors")
+def multi_lamb_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several weights by LAMB, both phases in one.
+
+    Shape:
+        weight_i, grad_i, mean_i, var_i: one shape and type for each i.
+        returns: the new weights.
+
+    Source: MXNet 1.9.1 `_multi_lamb_update`, whose symbols call these inputs by other names.
+    """
+    return _lambs(a)
+
+
+@multi("_multi_mp_lamb_update", ("mean", "var", "weight32"), _LAMB, count="num_tensors")
+def multi_mp_lamb_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+    """Update several 16-bit weights by LAMB, both phases in one, through their float32 copies.
+
+    Shape:
+        weight_i, grad_i, mean_i, var_i, weight32_i: one shape for each i; the last three are float32.
+        returns: the new weights in the type of the weights.
+
+    Source: MXNet 1.9.1 `_multi_mp_lamb_update`, whose symbols call these inputs by other names.
+    """
+    return _lambs(a)

@@ -1,0 +1,412 @@
+"""Cells made of others: several on top of each other, in both directions, and cells that change another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from .. import symbol as sym
+from ..base import ArgumentError, StateError
+from ..ndarray import NDArray
+from ..symbol import Symbol
+from .base import (
+    Arrays,
+    BaseRNNCell,
+    RNNParams,
+    Steps,
+    as_list,
+    as_merged,
+    begin_states,
+    flatten_states,
+    mask,
+    reverse,
+    shaped,
+    time_axis,
+    unrolled,
+)
+
+
+class _Compound(BaseRNNCell):
+    """A cell whose states and weights are those of the cells in it, in order."""
+
+    def __init__(self, params: RNNParams | None) -> None:
+        self.cells: list[BaseRNNCell] = []
+        super().__init__("", params)
+        self._given_params = params is not None
+
+    def _take_in(self, cell: BaseRNNCell) -> None:
+        if not isinstance(cell, BaseRNNCell):
+            raise ArgumentError(f"{type(self).__name__}: got {cell!r}, expected a cell such as LSTMCell")
+        if self._given_params:
+            raise ArgumentError(
+                f"{type(self).__name__}: params are given to it and its cells have their own; give params to the "
+                "cells alone"
+            )
+        self.cells.append(cell)
+        self.params.adopt(cell.params)
+
+    @property
+    def _cells(self) -> list[BaseRNNCell]:
+        return self.cells
+
+    def reset(self) -> None:
+        super().reset()
+        for cell in self.cells:
+            cell.reset()
+
+    @property
+    def state_info(self) -> list[dict[str, Any]]:
+        return [info for cell in self.cells for info in cell.state_info]
+
+    def make_begin_state(self, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
+        return [state for cell in self.cells for state in begin_states(cell, func, **kwargs)]
+
+    def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
+        args = dict(args)
+        for cell in self.cells:
+            args = cell.unpack_weights(args)
+        return args
+
+    def pack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
+        args = dict(args)
+        for cell in self.cells:
+            args = cell.pack_weights(args)
+        return args
+
+    def divide(self, states: Sequence[Any]) -> list[list[Symbol]]:
+        """Return the states of each cell."""
+        rest = list(self.check_states(flatten_states(states)))
+        parts = []
+        for cell in self.cells:
+            count = len(cell.state_info)
+            parts.append(rest[:count])
+            rest = rest[count:]
+        return parts
+
+
+class SequentialRNNCell(_Compound):
+    """Stack cells: each reads what the one before puts out.
+
+    Args:
+        params: accepted for MXNet's sake; cells are added with their own.
+
+    Example:
+        >>> stack = mx.rnn.SequentialRNNCell()
+        >>> stack.add(mx.rnn.LSTMCell(100, prefix="l0_"))
+        >>> stack.add(mx.rnn.LSTMCell(50, prefix="l1_"))
+        >>> outputs, _ = stack.unroll(3, mx.sym.Variable("data"), merge_outputs=True)
+        >>> outputs.infer_shape(data=(32, 3, 20))[1]
+        [(32, 3, 50)]
+    """
+
+    def __init__(self, params: RNNParams | None = None) -> None:
+        super().__init__(params)
+
+    def add(self, cell: BaseRNNCell) -> None:
+        """Put a cell on top.
+
+        Args:
+            cell: gets the outputs of the cell below.
+
+        Raises:
+            ArgumentError: it is no cell, or this stack was given params.
+        """
+        self._take_in(cell)
+
+    @property
+    def steppable(self) -> bool:
+        return all(cell.steppable for cell in self.cells)
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
+        """Add one step of every cell to the graph; see `BaseRNNCell`."""
+        self._counter += 1
+        after: list[Symbol] = []
+        for cell, mine in zip(self.cells, self.divide(states), strict=True):
+            inputs, new = cell(inputs, mine)
+            after.extend(new)
+        return inputs, after
+
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None, valid_length: Any
+    ) -> tuple[Steps, list[Any]]:
+        if not self.cells:
+            raise StateError("SequentialRNNCell: there is no cell to unroll; add one first")
+        states = self.begin_state() if begin_state is None else begin_state
+        after: list[Any] = []
+        last = len(self.cells) - 1
+        sequence: Any = inputs
+        for i, (cell, mine) in enumerate(zip(self.cells, self.divide(states), strict=True)):
+            mine_merged = merge if i == last else None
+            sequence, new = unrolled(cell, length, sequence, mine, layout, mine_merged, valid_length)
+            after.extend(new)
+        return sequence, after
+
+
+class BidirectionalCell(_Compound):
+    """Run one cell from the left and one from the right; outputs stand side by side.
+
+    A whole sequence is needed: the cell can be unrolled, but not called for one step.
+
+    Args:
+        params: accepted for MXNet's sake; the cells have their own.
+        output_prefix: put before the names of the outputs.
+    Source: Schuster and Paliwal, "Bidirectional recurrent neural networks", 1997; MXNet 1.9.1
+    `rnn.BidirectionalCell`.
+    """
+
+    def __init__(
+        self,
+        l_cell: BaseRNNCell,
+        r_cell: BaseRNNCell,
+        params: RNNParams | None = None,
+        output_prefix: str = "bi_",
+    ) -> None:
+        super().__init__(params)
+        self._output_prefix = output_prefix
+        self._take_in(l_cell)
+        self._take_in(r_cell)
+
+    @property
+    def steppable(self) -> bool:
+        return False
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> NoReturn:
+        """Refuse: a single step has no right end."""
+        raise NotImplementedError(
+            "BidirectionalCell cannot be called for one step; use unroll on the whole sequence"
+        )
+
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None, valid_length: Any
+    ) -> tuple[Steps, list[Any]]:
+        axis = time_axis(layout)
+        steps = as_list(length, inputs, axis)
+        begin = self.divide(self.begin_state() if begin_state is None else begin_state)
+        left, right = self.cells
+        backward = reverse(length, steps, axis, valid_length)
+        l_out, l_states = unrolled(left, length, steps, begin[0], layout, merge, valid_length)
+        r_out, r_states = unrolled(right, length, backward, begin[1], layout, merge, valid_length)
+        if merge is None:
+            merge = isinstance(l_out, Symbol) and isinstance(r_out, Symbol)
+        outputs = self._join(length, l_out, r_out, axis, merge, valid_length)
+        return outputs, [l_states, r_states]
+
+    def _join(
+        self, length: int, left: Steps, right: Steps, axis: int, merge: bool, valid_length: Symbol | None
+    ) -> Steps:
+        """Put the outputs of both directions side by side, the right ones turned round."""
+        prefix = self._output_prefix
+        if merge:
+            turned = reverse(length, as_merged(length, right, axis), axis, valid_length)
+            found: Symbol = sym.Concat(as_merged(length, left, axis), turned, dim=2, name=f"{prefix}out")
+            return found
+        l_steps = as_list(length, left, axis)
+        r_steps = reverse(length, as_list(length, right, axis), axis, valid_length)
+        return [
+            sym.Concat(one, other, dim=1, name=f"{prefix}t{i}")
+            for i, (one, other) in enumerate(zip(l_steps, r_steps, strict=True))
+        ]
+
+
+def _check_share(what: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ArgumentError(f"{what} is {value!r}, expected a number from 0 to 1")
+    return value
+
+
+class DropoutCell(BaseRNNCell):
+    """Drop elements of the input at random in training; it has no state and stands between cells of a stack.
+
+    Args:
+        dropout: share of the elements set to zero.
+        prefix: accepted for MXNet's sake; its nodes have automatic names.
+        params: accepted for MXNet's sake; there are no weights.
+    """
+
+    def __init__(self, dropout: float, prefix: str = "dropout_", params: RNNParams | None = None) -> None:
+        super().__init__(prefix, params)
+        self.dropout = _check_share("DropoutCell: dropout", dropout)
+
+    @property
+    def state_info(self) -> list[dict[str, Any]]:
+        return []
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
+        """Add one step to the graph; see `BaseRNNCell`."""
+        self.check_states(states)
+        if self.dropout > 0:
+            inputs = sym.Dropout(data=inputs, p=self.dropout)
+        return inputs, []
+
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None, valid_length: Any
+    ) -> tuple[Steps, list[Any]]:
+        given: Steps = inputs if isinstance(inputs, Symbol) else list(inputs)
+        found = shaped(length, given, time_axis(layout), merge)
+        if isinstance(found, Symbol):
+            return self(found, [])
+        return [self(step, [])[0] for step in as_list(length, found, 0)], []
+
+
+class ModifierCell(BaseRNNCell):
+    """Interface of cells that wrap another one, whose weights and states they keep.
+
+    Args:
+        base_cell: the cell to wrap; from now on the wrapper is to be called in its place.
+    """
+
+    def __init__(self, base_cell: BaseRNNCell) -> None:
+        if not isinstance(base_cell, BaseRNNCell):
+            raise ArgumentError(
+                f"{type(self).__name__}: base_cell is {base_cell!r}, expected a cell such as LSTMCell"
+            )
+        self.base_cell = base_cell
+        super().__init__()
+        base_cell.modified = True
+
+    @property
+    def params(self) -> RNNParams:
+        return self.base_cell.params
+
+    @property
+    def state_info(self) -> list[dict[str, Any]]:
+        return self.base_cell.state_info
+
+    @property
+    def steppable(self) -> bool:
+        return self.base_cell.steppable
+
+    def reset(self) -> None:
+        super().reset()
+        self.base_cell.reset()
+
+    def begin_state(
+        self,
+        func: Callable[..., Symbol] = sym.zeros,
+        init_sym: Callable[..., Symbol] | None = None,
+        **kwargs: Any,
+    ) -> list[Symbol]:
+        """Make symbols for the states before the first step.
+
+        Args:
+            func: makes a state from name, shape and layout, such as `sym.zeros` or `sym.Variable`.
+            init_sym: MXNet's name for `func` in this place; it wins.
+            kwargs: further arguments of `func`.
+
+        Raises:
+            StateError: another modifier wraps this cell; call that one's.
+        """
+        return super().begin_state(init_sym or func, **kwargs)
+
+    def make_begin_state(self, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
+        with self._unwrapped() as cell:
+            return begin_states(cell, func, **kwargs)
+
+    @contextmanager
+    def _unwrapped(self) -> Iterator[BaseRNNCell]:
+        """Let the wrapped cell be called directly, inside a ``with`` block."""
+        self.base_cell.modified = False
+        try:
+            yield self.base_cell
+        finally:
+            self.base_cell.modified = True
+
+    def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
+        return self.base_cell.unpack_weights(args)
+
+    def pack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
+        return self.base_cell.pack_weights(args)
+
+
+class ZoneoutCell(ModifierCell):
+    """Keep elements of outputs and states as they were a step before, at random, in training.
+
+    Args:
+        base_cell: the cell to wrap; one that can be called for a single step.
+        zoneout_outputs: share of the outputs' elements to keep.
+        zoneout_states: share of the states' elements to keep.
+
+    Raises:
+        ArgumentError: the cell needs whole sequences, or a share is no number from 0 to 1.
+
+    Source: Krueger et al., "Zoneout: regularizing RNNs by randomly preserving hidden activations", 2016; MXNet
+    1.9.1 `rnn.ZoneoutCell`.
+    """
+
+    def __init__(
+        self, base_cell: BaseRNNCell, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0
+    ) -> None:
+        if not getattr(base_cell, "steppable", True):
+            raise ArgumentError(
+                f"ZoneoutCell: {type(base_cell).__name__} cannot be called step by step; wrap the cells in a "
+                "BidirectionalCell instead, or those of FusedRNNCell.unfuse()"
+            )
+        self.prev_output: Symbol | None = None
+        super().__init__(base_cell)
+        self.zoneout_outputs = _check_share("ZoneoutCell: zoneout_outputs", zoneout_outputs)
+        self.zoneout_states = _check_share("ZoneoutCell: zoneout_states", zoneout_states)
+
+    def reset(self) -> None:
+        super().reset()
+        self.prev_output = None
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
+        """Add one step to the graph; see `BaseRNNCell`."""
+        output, after = self.base_cell(inputs, states)
+        if self.zoneout_outputs:
+            before = self.prev_output
+            if before is None:
+                infos = self.state_info
+                rank = len(infos[0]["shape"]) if infos and infos[0] else 2
+                before = sym.zeros((0,) * rank)
+            output = _mix(self.zoneout_outputs, output, before)
+        if self.zoneout_states:
+            after = [_mix(self.zoneout_states, new, old) for new, old in zip(after, states, strict=True)]
+        self.prev_output = output
+        return output, after
+
+
+def _mix(share: float, new: Symbol, old: Symbol) -> Symbol:
+    """Return `new` with a share of its elements taken from `old` in training."""
+    kept = sym.Dropout(sym.ones_like(new), p=share)
+    if share == 1:
+        kept = kept > 0  # dropping all makes NaN, which counts as kept
+    found: Symbol = sym.where(kept, new, old)
+    return found
+
+
+class ResidualCell(ModifierCell):
+    """Add the input of each step to its output; both need the same shape.
+
+    Args:
+        base_cell: the cell to wrap.
+    Source: Wu et al., "Google's neural machine translation system", 2016; MXNet 1.9.1 `rnn.ResidualCell`.
+    """
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
+        """Add one step to the graph; see `BaseRNNCell`."""
+        output, after = self.base_cell(inputs, states)
+        return _plus(output, inputs), after
+
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None, valid_length: Any
+    ) -> tuple[Steps, list[Any]]:
+        axis = time_axis(layout)
+        given: Steps = inputs if isinstance(inputs, Symbol) else list(inputs)
+        states = self.begin_state() if begin_state is None else begin_state
+        with self._unwrapped() as cell:
+            outputs, after = unrolled(cell, length, given, states, layout, merge, valid_length)
+        sources = shaped(length, given, axis, isinstance(outputs, Symbol))
+        if isinstance(outputs, Symbol) and isinstance(sources, Symbol):
+            found: Steps = _plus(outputs, sources)
+        else:
+            found = [_plus(one, other) for one, other in zip(outputs, sources, strict=True)]
+        if valid_length is not None:
+            found = mask(length, found, axis, valid_length, merge)
+        return found, after
+
+
+def _plus(output: Symbol, inputs: Symbol) -> Symbol:
+    found: Symbol = sym.elemwise_add(output, inputs, name=f"{output.name}_plus_residual")
+    return found
