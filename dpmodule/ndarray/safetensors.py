@@ -19,8 +19,7 @@ import torch
 
 from ..base import ArgumentError, FileError, FileFormatError
 from ..context import cpu
-from ..files.file_kind import likely_kind, regular_file
-from ..files.file_transaction import settle
+from ..files import likely_kind, regular_file, settle
 from ..ops.shapes import prod
 from .convert import bytes_of
 from .handle import Handle
