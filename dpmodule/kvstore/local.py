@@ -10,9 +10,8 @@ import torch
 from ..base import ArgumentError, ShapeError, StateError
 from ..compat import torch_private
 from ..context import Context, cpu
-from ..devices.device_transfer import send
-from ..devices.host_copy import fetched
-from ..files.atomic import write_atomically
+from ..devices.device_transfer import fetched, send
+from ..files import write_atomically
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from ..optimizer import Optimizer, Updater, get_updater

@@ -9,12 +9,12 @@ import os, signal, sys, threading, time
 from multiprocessing import forkserver
 from pathlib import Path
 import dpmodule as mx
-from dpmodule.streams import Supervisor, WorkerDied, WorkerStuck, fork_server
+from dpmodule.streams import Supervisor, WorkerDied, WorkerStuck, launch
 from helpers import child_targets
 from helpers.hogwild import dense_module, described, write_dense
 from helpers.processes import descendants, running, until
 
-fork_server._STOPPED_S = 0.5
+launch._STOPPED_S = 0.5
 server = lambda: forkserver._forkserver._forkserver_pid
 
 def while_struck(signals, task):

@@ -1,60 +1,56 @@
-"""`Tickets`: every number goes to one taker, in whatever process."""
+"""What processes share: each number of a counter goes to one taker, and a signal wakes who watches it."""
 
 import os
 
 import pytest
 
 from dpmodule.streams import Supervisor
-from dpmodule.streams.tickets import Tickets
+from dpmodule.streams.synchronization import SharedCounter, Signal
 from helpers.programs import run_program
 
 
-def take_all(channel, tickets):
+def take_all(channel, counter, count):
     found = []
-    while (number := tickets.take()) is not None:
+    while (number := counter.take()) < count:
         found.append(number)
     return found
 
 
-def test_numbers_come_in_order_and_end():
-    tickets = Tickets()
-    assert tickets.take() is None
-    for count in (3, 1, 0, 2):
-        tickets.refill(count)
-        assert [tickets.take() for _ in range(count + 1)] == [*range(count), None]
-    tickets.close()
-    tickets.close()
+def test_numbers_come_in_order():
+    counter = SharedCounter()
+    for first in (0, 3, 0):
+        counter.reset(first)
+        assert [counter.take() for _ in range(3)] == [first, first + 1, first + 2]
 
 
 def test_processes_take_each_number_once():
-    tickets = Tickets()
-    tickets.refill(20_000)
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    counter = SharedCounter()
     with Supervisor("taker", "fork") as takers:
         for _ in range(3):
-            takers.start(take_all, tickets)
+            takers.start(take_all, counter, 20_000)
         found = takers.join(60)
     assert sorted(sum(found, [])) == list(range(20_000))
     assert all(each == sorted(each) for each in found)
+    del counter, takers
     if before:
         assert len(os.listdir("/proc/self/fd")) <= before
-    tickets.close()
 
 
 TOGETHER = """
 import os
 from collections import Counter
-from dpmodule.streams.tickets import Tickets
+from dpmodule.streams.synchronization import SharedCounter
 
-tickets = Tickets()
+counter = SharedCounter()
 for count in (100_000, 100_000, 3, 0):
-    tickets.refill(count)
+    counter.reset()
     pipes = []
     for _ in range(4):
         read, write = os.pipe()
         if not os.fork():
             mine = []
-            while (number := tickets.take()) is not None:
+            while (number := counter.take()) < count:
                 mine.append(number)
             with open(write, "w") as file:
                 print(*mine, file=file)
@@ -75,3 +71,21 @@ for count in (100_000, 100_000, 3, 0):
 def test_processes_that_come_together_get_different_numbers():
     done = run_program(TOGETHER)
     assert (done.stdout, done.stderr) == ("True {}\n" * 4, "")
+
+
+@pytest.mark.parametrize("has_eventfd", [True, False])
+def test_a_signal_stays_readable_until_it_is_drained_and_is_given_back(monkeypatch, has_eventfd):
+    if not has_eventfd:
+        monkeypatch.delattr(os, "eventfd", raising=False)
+    before = len(os.listdir("/proc/self/fd"))
+    signal = Signal.create()
+    for _ in range(3):
+        signal.give()
+    assert os.read(signal.read, 64)
+    signal.drain()
+    with pytest.raises(BlockingIOError):
+        os.read(signal.read, 64)
+    signal.close()
+    signal.close()
+    signal.give()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpmodule.streams.frames import MessageFrames
-from dpmodule.streams.messages import pack
+from dpmodule.streams.messages import MessageFrames, pack
 
 
 @pytest.fixture
