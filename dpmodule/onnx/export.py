@@ -16,8 +16,7 @@ from ..ndarray import NDArray
 from ..ndarray import load as load_arrays
 from ..symbol import Symbol
 from ..symbol import load as load_symbol
-from .inputs import ModelInputs, described_inputs
-from .prediction import prediction_graph
+from .prediction import ModelInputs, described_inputs, prediction_graph
 
 if TYPE_CHECKING:
     import onnx
