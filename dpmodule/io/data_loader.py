@@ -13,9 +13,8 @@ from ..streams.checks import check_count
 from .convert import IterableIter
 from .dataset_workers import ProcessLoader
 from .desc import DataDesc
-from .iterator import CurrentBatch, DataBatch, check_state
+from .iterator import CurrentBatch, DataBatch, check_part, check_state
 from .loader_plan import LoaderPlan
-from .parts import check_part
 from .process_feed import FeedOptions
 from .process_prefetch import drawn_seed
 

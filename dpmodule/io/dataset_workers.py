@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 from ..base import ArgumentError, StateError
 from ..compat import torch_private
 from .feed_worker import FeedOrders
-from .parts import EveryNth
+from .iterator import EveryNth
 from .process_feed import END, FeedOptions, WorkerFeed
 
 Collate = Callable[[Any], Any]

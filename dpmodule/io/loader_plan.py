@@ -23,7 +23,7 @@ from ..context import cpu
 from ..devices import generators
 from ..streams.checks import check_count
 from .dataset_workers import ProcessLoader
-from .parts import EveryNth
+from .iterator import EveryNth
 from .process_feed import FeedOptions
 
 

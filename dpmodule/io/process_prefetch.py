@@ -12,11 +12,10 @@ from ..base import ArgumentError, StateError
 from ..compat.closing import Closing
 from ..devices import generators
 from ..streams.checks import check_count
+from .convert import EpochStart
 from .desc import DataDesc
-from .epoch_start import EpochStart
 from .feed_worker import FeedOrders
-from .iterator import CurrentBatch, DataBatch, DataIter, check_state
-from .parts import check_part
+from .iterator import CurrentBatch, DataBatch, DataIter, check_part, check_state
 from .process_feed import END, FeedOptions, WorkerFeed
 
 _logger = logging.getLogger(__name__)
