@@ -31,7 +31,7 @@ executor.compiled executor.cuda_graphs executor.mirroring executor.passes.fused_
 executor.passes.fused_norms executor.passes.pooling_first executor.passes.rnn_chains
 executor.passes.unfolded_convolutions executor.recorded
 graph.layers graph.picture graph.repeats graph.serial markup module.notebook ndarray.notebook initializer.rnn
-initializer.structured io.prefetch kvstore.compress kvstore.local metric.confusion metric.custom metric.regression
+initializer.structured io.prefetch kvstore.local kvstore.transfer metric.confusion metric.custom metric.regression
 module.bucketing_module module.onnx_files module.python_module module.sequential_module module.torch_module
 ndarray.control_flow ndarray.records ndarray.serial ops.array.index ops.control_flow ops.math.reduce ops.nn.conv
 ops.nn.pool ops.nn.rnn ops.nn.score_blocks ops.random ops.sparse.elementwise ops.sparse.matrix ops.torch_call

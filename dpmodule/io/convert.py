@@ -152,20 +152,11 @@ class IterableIter(CurrentBatch):
         if first is None:
             raise ArgumentError(f"{type(data).__name__} yields no batches")
         self._peeked: DataBatch | None = first
-        self._provide_data, self._provide_label = self._layout.describe(first)
-        if not self._provide_data:
+        provided, labels = self._layout.describe(first)
+        if not provided:
             raise ArgumentError(f"{type(data).__name__} yields batches without data")
-        super().__init__(next(iter(self._provide_data[0].shape), 0))
-
-    @property
-    def provide_data(self) -> list[DataDesc]:
-        """Descriptions of the first batch's data."""
-        return self._provide_data
-
-    @property
-    def provide_label(self) -> list[DataDesc]:
-        """Descriptions of the first batch's labels."""
-        return self._provide_label
+        super().__init__(next(iter(provided[0].shape), 0))
+        self._provide_data, self._provide_label = provided, labels
 
     def reset(self) -> None:
         if self._peeked is not None:

@@ -253,11 +253,23 @@ def check_state(owner: DataIter, state: Any, **here: Any) -> None:
 
 
 class CurrentBatch(DataIter):
-    """Iterator that keeps its current batch, from which the getters read."""
+    """Iterator that keeps descriptions of its batches, and the current batch, from which the getters read."""
 
     def __init__(self, batch_size: int = 0) -> None:
         super().__init__(batch_size)
         self.current_batch: DataBatch | None = None
+        self._provide_data: list[DataDesc] = []
+        self._provide_label: list[DataDesc] = []
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Descriptions of a batch's data."""
+        return self._provide_data
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Descriptions of a batch's labels."""
+        return self._provide_label
 
     def _keep(self, batch: DataBatch | None) -> bool:
         """Make a batch the current one, and say whether it is one."""

@@ -17,7 +17,7 @@ import torch
 
 from ..base import FileError, FileFormatError, ShapeError
 from ..context import cpu
-from ..files.file_kind import likely_kind, regular_file
+from ..files import likely_kind, regular_file
 from ..ndarray import NDArray
 from ..ops.attrs import boolean, choice, integer, optional, string
 from ..ops.spec import Attr

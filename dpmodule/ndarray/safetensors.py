@@ -15,8 +15,7 @@ import torch
 
 from ..base import ArgumentError, FileError, FileFormatError
 from ..context import cpu
-from ..files.file_kind import regular_file
-from ..files.file_transaction import settle
+from ..files import regular_file, settle
 from ..ops.dtypes import name_of, torch_dtype
 from .convert import bytes_of
 from .handle import Handle

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from ..base import FileFormatError
-from ..files.file_kind import likely_kind
+from ..files import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 

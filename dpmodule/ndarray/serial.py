@@ -28,9 +28,7 @@ import torch
 from .. import mode
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
 from ..context import cpu
-from ..files.atomic import write_atomically
-from ..files.file_kind import likely_kind, regular_file
-from ..files.file_transaction import settle
+from ..files import likely_kind, regular_file, settle, write_atomically
 from ..ops.dtypes import name_of
 from . import binary_reader, safetensors
 from .binary_reader import LIST_MAGIC, V2, V3

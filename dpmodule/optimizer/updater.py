@@ -274,7 +274,7 @@ class Updater:
             FileFormatError: it is damaged, or another kind of file; the text names it.
             StateError: the states are those of another optimizer or network than the shared ones.
         """
-        from ..files.file_transaction import read_settled
+        from ..files import read_settled
 
         try:
             self.set_states(read_settled(fname))

@@ -457,7 +457,7 @@ class Symbol:
             fname: path of the file.
             remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
         """
-        from ..files.atomic import write_atomically
+        from ..files import write_atomically
 
         write_atomically(fname, self.tojson(remove_amp_cast).encode("utf-8"))
 
@@ -627,7 +627,7 @@ def load(fname: str) -> Symbol:
         FileFormatError: the file is not a symbol; the text names the file.
         FileError: it cannot be read.
     """
-    from ..files.file_transaction import read_settled
+    from ..files import read_settled
 
     raw = read_settled(fname)
     try:
