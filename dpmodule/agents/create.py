@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..base import ArgumentError
-from .agent import create_agents_from_shared, teacher_of
+from .agent import check_names, create_agents_from_shared, teacher_of, whole
 from .batch_world import BatchWorld, DynamicBatchWorld, numbered
 from .hogwild_world import HogwildWorld
 from .metrics import aggregate_metrics, by_name
-from .options import check_names, whole
 from .teachers import Teacher
 from .worlds import MultiWorld, World, create_task_world, next_task, task_names
 

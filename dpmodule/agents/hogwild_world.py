@@ -16,9 +16,9 @@ import torch
 
 from ..base import ArgumentError, NotSupportedError
 from ..devices import generators
+from .agent import whole
 from .batch_world import BatchWorld, WorldOfCopies, numbered
 from .hogwild_workers import RESET, HogwildWorkers, WorkerSetup
-from .options import whole
 from .teachers import is_training
 from .worlds import MultiWorld, World
 
