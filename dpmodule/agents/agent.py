@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files.file_transaction import read_settled
+from ..files import read_settled
 
 _NAMES = (
     "batch_sort",

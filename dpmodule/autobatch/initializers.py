@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from ..base import FileError, FileFormatError
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from .arguments import file_name, flag, number, number_from, numbers
 from .errors import ArgumentError, ShapeError, user_line
 

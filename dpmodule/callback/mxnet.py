@@ -125,7 +125,7 @@ def _kept(
     """Return an epoch callback that saves, and removes what is not to be kept, if that was asked for."""
     if keep == (None, None, None, "auto"):
         return save
-    from .keeping_saver import KeepingSaver
+    from .checkpoint import KeepingSaver
 
     return KeepingSaver(what, save, prefix, period, keep)
 

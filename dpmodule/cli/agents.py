@@ -23,7 +23,7 @@ from ..agents.agent import (
 from ..agents.create import create_task
 from ..agents.parser import ParlaiParser
 from ..base import ArgumentError, MXNetError
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from .files import Command
 from .options import add_options, own_options, table
 

@@ -15,13 +15,11 @@ import torch
 
 from .. import checkpoint, interop, ndarray, symbol
 from ..base import ArgumentError, FileFormatError, MXNetError, dtype_name
-from ..files.atomic import write_atomically
-from ..files.file_kind import likely_kind, regular_file
-from ..files.file_transaction import settle
+from ..files import likely_kind, regular_file, settle, write_atomically
 from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
 from ..ndarray import NDArray, safetensors
 from ..ndarray.binary_reader import LIST_MAGIC
-from ..ndarray.safetensors_header import looks_like
+from ..ndarray.safetensors import looks_like
 from ..onnx.prediction import prediction_graph
 from ..ops import fx as fx  # registers the operator that programs of this package call
 from ..symbol import Symbol

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files.file_kind import refuse_device
+from ..files import refuse_device
 from ..streams.child import Lifeline
 
 _BLOCK_BYTES = 1 << 20

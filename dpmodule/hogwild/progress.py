@@ -14,7 +14,7 @@ from .. import checkpoint, run_file
 from ..base import ArgumentError, FileError, FileFormatError
 from ..callback.checkpoint import Checkpoint
 from ..devices import generators
-from ..files import file_transaction
+from ..files import settle
 from ..module import Module
 from ..module.run_state import differences, facts, load_optimizer_bytes, optimizer_bytes
 from .data_feed_desc import DataFeedDesc
@@ -221,7 +221,7 @@ def last_snapshot(prefix: Any) -> Snapshot | None:
     folder = os.path.dirname(prefix) or "."
     if os.path.isdir(folder):
         for epoch in checkpoint.epochs(prefix):
-            file_transaction.settle(checkpoint.run_file(prefix, epoch))
+            settle(checkpoint.run_file(prefix, epoch))
     epochs = Checkpoint(prefix).epochs()
     if not epochs:
         return None

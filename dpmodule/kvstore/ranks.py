@@ -22,8 +22,8 @@ from ..base import ArgumentError, LostWorkerError
 from ..context import num_gpus
 from ..devices import generators
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
-from .buckets import BYTES, Sums, buckets_of
 from .pulse import Pulse
+from .transfer import BYTES, Sums, buckets_of
 
 _logger = logging.getLogger(__name__)
 

@@ -1,11 +1,14 @@
-"""`TensorBoard`: metrics as TensorBoard reads them."""
+"""Callbacks that record how training goes: event files of TensorBoard, a CSV file, a curve in a notebook."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from typing import TYPE_CHECKING, Any
 
 from ..base import MissingPackageError
+from ..files import write_atomically
 from .base import BatchEndParam, Callback
 
 if TYPE_CHECKING:
@@ -90,3 +93,84 @@ class LogMetricsCallback:
             title = name if self.prefix is None else f"{self.prefix}-{name}"
             self.summary_writer.add_scalar(title, value, self.step)
         self.summary_writer.flush()
+
+
+class CSVLogger(Callback):
+    """Write what `fit` measures to a CSV file, a row for each epoch and for each evaluation within one.
+
+    The file is whole after every epoch; a metric that comes later adds a column. Columns are "epoch", "batch", "time_s"
+    (seconds since the epoch began) and the metrics' names; what a row lacks is left empty.
+
+    Args:
+        path: the file; an older one is replaced.
+
+    Example:
+        >>> logger = mx.callback.CSVLogger("run.csv")
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path
+
+    def on_epoch_end(self, run: RunLike) -> None:
+        self._write(run)
+
+    def on_fit_end(self, run: RunLike) -> None:
+        self._write(run)
+
+    def _write(self, run: RunLike) -> None:
+        text = io.StringIO()
+        table = csv.DictWriter(text, ["epoch", "batch", "time_s", *run.history.names], lineterminator="\n")
+        table.writeheader()
+        table.writerows(run.history.rows)
+        write_atomically(self._path, text.getvalue().encode())
+
+
+class LiveCurve(Callback):
+    """Draw the metrics of `fit` in a notebook, anew after each epoch; elsewhere nothing is drawn.
+
+    Args:
+        metrics: names of metrics; all if none is named.
+
+    Raises:
+        MissingPackageError: in `fit`: Matplotlib is not installed.
+    """
+
+    def __init__(self, *metrics: str) -> None:
+        self._metrics = metrics
+        self._shown: Any = None
+
+    def on_fit_begin(self, run: RunLike) -> None:
+        self._shown = None
+        for name in self._metrics:
+            run.check_measured(name)
+
+    def on_epoch_end(self, run: RunLike) -> None:
+        display = _notebook_display()
+        if display is None:
+            return
+        figure = run.history.plot(*self._metrics, ax=_axes()).figure
+        if self._shown is None:
+            self._shown = display(figure, display_id=True)
+        else:
+            self._shown.update(figure)
+
+
+def _axes() -> Any:
+    """Return axes of a figure that pyplot does not know, which would show it once more after the cell."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingPackageError(
+            "LiveCurve draws by Matplotlib, which is not installed; install it with: pip install matplotlib"
+        ) from error
+    return Figure().add_subplot()
+
+
+def _notebook_display() -> Any:
+    """Return what shows an object in a notebook; None outside of one."""
+    try:
+        from IPython.core.getipython import get_ipython
+        from IPython.display import display
+    except ImportError:
+        return None
+    return None if get_ipython() is None else display
