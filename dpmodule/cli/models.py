@@ -19,7 +19,7 @@ from ..files import likely_kind, regular_file, settle, write_atomically
 from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
 from ..ndarray import NDArray, safetensors
 from ..ndarray.binary_reader import LIST_MAGIC
-from ..ndarray.safetensors_header import looks_like
+from ..ndarray.safetensors import looks_like
 from ..onnx.prediction import prediction_graph
 from ..ops import fx as fx  # registers the operator that programs of this package call
 from ..symbol import Symbol

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from .. import checkpoint, symbol
 from ..base import ArgumentError
 from ..ndarray import NDArray
-from ..ndarray.safetensors_header import looks_like
+from ..ndarray.safetensors import looks_like
 from ..symbol import Symbol
 from . import networks
 from .models import find as find_place

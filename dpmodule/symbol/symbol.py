@@ -24,8 +24,16 @@ from ..ops import namespace_of
 from ..ops.signature import docstring, signature
 from . import bind as binding
 from .compose import apply_op, make_variable, substitute, variable_attributes, without_casts
-from .inference import Found, check_shapes, check_types, partial_shapes, partial_types
-from .listing import debug_str, set_attribute, shown
+from .inference import (
+    Found,
+    check_shapes,
+    check_types,
+    debug_str,
+    partial_shapes,
+    partial_types,
+    set_attribute,
+    shown,
+)
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
