@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base import FileFormatError
-from ..files.file_transaction import read_settled, write_set
+from ..files import read_settled, write_set
 from .agent import Agent
 from .dictionary import DictionaryAgent
 from .options import options_file, packed_options, whole

@@ -11,8 +11,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .agent import create_agents_from_shared, teacher_of
-from .batch_world import BatchWorld, numbered
-from .dynamic_batch_world import DynamicBatchWorld
+from .batch_world import BatchWorld, DynamicBatchWorld, numbered
 from .hogwild_world import HogwildWorld
 from .metrics import aggregate_metrics, by_name
 from .options import check_names, whole

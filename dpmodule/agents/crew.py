@@ -19,9 +19,10 @@ from ..base import StateError
 from ..devices import generators
 from ..streams.child import Channel
 from ..streams.errors import WorkerStuck
-from ..streams.supervisor import START_S, Supervisor
+from ..streams.supervisor import START_S, ProgressWatch, Supervisor
+from ..streams.synchronization import Signal
 from .batch_world import BatchWorld, copied_world
-from .handover import Bell, Board, BoardOrders, Desk
+from .handover import Board, BoardOrders, Desk
 from .worlds import World
 
 Found = TypeVar("Found")
@@ -163,10 +164,7 @@ class _Processes:
 
     def failure(self) -> BaseException | None:
         """Return why a worker failed, None if none has."""
-        for child in self._supervisor.children:
-            if (error := child.failure()) is not None:
-                return error
-        return None
+        return self._supervisor.failure()
 
     def stuck(self, worker: int, how: str) -> BaseException:
         """Return the error for a worker that hangs, with its Python stack."""
@@ -190,7 +188,7 @@ class _Threads:
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
-        self._alarm = Bell()
+        self._alarm = Signal.create()
 
     def start(self, board: Board, works: Sequence[CrewWork]) -> list[int]:
         """Start the workers, and return what becomes readable when one fails."""
@@ -201,7 +199,7 @@ class _Threads:
             self._threads.append(threading.Thread(target=_serve_thread, args=args, name=name, daemon=True))
         for thread in self._threads:
             thread.start()
-        return [self._alarm.fileno()]
+        return [self._alarm.read]
 
     def failure(self) -> BaseException | None:
         """Return why a worker failed, None if none has."""
@@ -226,12 +224,14 @@ class _Threads:
         return are_gone
 
 
-def _serve_thread(desk: Desk, work: CrewWork, world: World, errors: list[BaseException], alarm: Bell) -> None:
+def _serve_thread(
+    desk: Desk, work: CrewWork, world: World, errors: list[BaseException], alarm: Signal
+) -> None:
     try:
         _serve(desk, work, world)
     except BaseException as error:  # the parent raises it
         errors.append(error)
-        alarm.ring()
+        alarm.give()
 
 
 def _dismiss(orders: BoardOrders, owner: int) -> None:
@@ -251,7 +251,7 @@ class Crew:
         self._timeout_s = timeout_s
         self._count = 0
         self._next_check = 0.0
-        self._since: dict[int, tuple[int, float]] = {}
+        self._progress = ProgressWatch()
         self._failure: BaseException | None = None
         self._hands: _Processes | _Threads = _Threads() if mode == "thread" else _Processes(mode)
         self._board = Board(len(works), ahead)
@@ -365,13 +365,9 @@ class Crew:
         self._check_open()
         if (error := self._hands.failure()) is not None:
             self._fail(error)
-        now = time.monotonic()
-        self._next_check = now + min(_CHECK_S, self._timeout_s / 4)
+        self._next_check = time.monotonic() + min(_CHECK_S, self._timeout_s / 4)
         for worker in self._orders.busy():
-            done, since = self._since.get(worker, (-1, now))
-            if done != self._orders.done(worker):
-                self._since[worker] = self._orders.done(worker), now
-            elif now - since > self._timeout_s:
+            if self._progress.is_stuck(worker, self._orders.done(worker), self._timeout_s):
                 doing = _NAMES[self._orders.command(worker)]
                 self._fail(
                     self._hands.stuck(worker, f"has not finished {doing} within {self._timeout_s:g} s")

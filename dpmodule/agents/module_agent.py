@@ -58,6 +58,7 @@ class ModuleAgent(Agent):
 
     Args:
         opt: options:
+
             - ``dict_file``: the dictionary's file; without it one is built of the training examples of ``task``;
             - ``model_file``: where the agent is saved, and what it is loaded from if that has been done;
             - ``contexts``: where the module runs: a context, a list of them, or text such as "cpu(0),cpu(1)";

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..base import ArgumentError, FileFormatError
-from ..files.file_transaction import read_settled
+from ..files import read_settled
 
 _NAMES = (
     "batch_sort",

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import symbol as sym
 from ..base import ArgumentError
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from ..io import DataBatch
 from ..ndarray import NDArray
 from . import vectors

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from ..base import FileError, FileFormatError
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from .arguments import file_name, flag, number, number_from, numbers
 from .errors import ArgumentError, ShapeError, user_line
 

@@ -11,11 +11,13 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..base import MXNetError
 from ..graph.node import printable
-from . import agents, check, convert, explain, im2rec, inspect, options, predict, train, train_files
+from . import agents, convert, im2rec, inspect, options, predict, train, train_agent, train_files
+from .option_types import CommandParser, with_values
 
 _EXAMPLES = """\
 examples:
@@ -47,9 +49,27 @@ _OPTIONS = {
 """What errors of the library tell to write, and what to write on the command line."""
 
 
+_RUN: dict[str, Callable[[argparse.Namespace], int]] = {
+    "fit": train.run,
+    "train-files": train_files.run,
+    "train-agent": partial(agents.run, train_agent.run),
+    "eval-agent": partial(agents.run, agents.evaluate_agent),
+    "display-data": partial(agents.run, agents.display_data),
+    "interactive": partial(agents.run, agents.talk),
+    "predict": predict.run,
+    "check": inspect.check,
+    "convert": convert.run,
+    "im2rec": im2rec.run,
+    "explain": inspect.explain,
+    "summary": inspect.summary,
+    "info": inspect.info,
+}
+"""What runs a command, by its name."""
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    parser = options.CommandParser(
+    parser = CommandParser(
         prog="dpmodule",
         description="Train and use symbolic networks on PyTorch, as with MXNet's Module.",
         epilog=_EXAMPLES,
@@ -58,8 +78,13 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dpmodule {inspect.version()}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (train, train_files, agents, predict, check, convert, im2rec, explain, inspect):
-        command.add_commands(commands)
+    for name, row in options.table()["commands"].items():
+        if name in agents.COMMANDS:
+            one = commands.add_parser(name, help=row["about"], passes_on=True, add_help=False)
+        else:
+            one = commands.add_parser(name, help=row["about"], description=row["description"])
+            options.add_options(one, name)
+        one.set_defaults(run=_RUN[name])
     return parser
 
 
@@ -69,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments after the program's name; None takes them from `sys.argv`.
     """
-    words = options.with_values(sys.argv[1:] if argv is None else argv)
+    words = with_values(sys.argv[1:] if argv is None else argv)
     parser = make_parser()
     try:
         args = parser.parse_args(words, argparse.Namespace(words=words))

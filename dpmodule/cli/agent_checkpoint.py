@@ -16,10 +16,10 @@ from ..agents.teachers import FixedDialogTeacher
 from ..agents.worlds import MultiWorld
 from ..base import ArgumentError, FileFormatError
 from ..devices import generators
-from ..files.atomic import write_atomically
+from ..files import write_atomically
 from ..object_state import random_generators, set_state, state_of
-from . import agent_options
-from .agent_options import Options
+from . import agents
+from .agents import Options
 
 _SAME = ("task", "datatype", "batchsize", "numthreads", "batch_sort")
 _FIELDS = {
@@ -191,7 +191,7 @@ class AgentCheckpoint:
             os.unlink(self._path)
             for number in "01":
                 path = f"{self._opt['model_file']}.checkpoint-{number}"
-                agent_options.remove(path)
+                agents.remove(path)
                 if os.path.isfile(path):  # some agents save there, and nowhere else
                     os.unlink(path)
 

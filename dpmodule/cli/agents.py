@@ -1,61 +1,168 @@
-"""``dpmodule train-agent``, ``eval-agent``, ``display-data`` and ``interactive``: agents in their worlds."""
+"""``dpmodule eval-agent``, ``display-data`` and ``interactive``, and what they share with ``train-agent``."""
 
 from __future__ import annotations
 
+import argparse
+import os
+import random as python_random
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..agents.agent import create_agent
+from .. import checkpoint, random
+from ..agents.agent import agent_class, create_agent, module_named
 from ..agents.create import create_task
-from ..base import ArgumentError
-from ..files.file_kind import regular_file
-from . import agent_options, options, train_agent
-from .command import Command
+from ..agents.options import dictionary_file, load_options, options_file
+from ..agents.parser import ParlaiParser
+from ..base import ArgumentError, MXNetError
+from ..files import regular_file
+from .files import Command
+from .options import add_options, own_options, table
 
-_EVALUATE = "Go through all examples of a task once, and print how well an agent does."
-_DISPLAY = "Print the first examples of a task."
-_TALK = (
-    "Answer what is typed, line by line; an empty line begins a new dialogue. The end of the input, or Ctrl-C, ends "
-    "it."
-)
+Options = dict[str, Any]
 
-
-def add_commands(commands: Any) -> None:
-    """Add these commands to the command line."""
-    add = agent_options.add_command
-    add(commands, "train-agent", "train an agent on a task, in batches, by Hogwild, or both", train_agent.run)
-    add(commands, "eval-agent", "how well an agent answers a task", _evaluate)
-    add(commands, "display-data", "the first examples of a task", _display)
-    add(commands, "interactive", "talk to an agent", _talk)
+COMMANDS = ("train-agent", "eval-agent", "display-data", "interactive")
+COMMAND_OPTIONS = own_options(*COMMANDS)
+"""Options of the commands themselves, which no agent gets, or saves."""
 
 
-def _evaluate(words: Sequence[str], command: Command) -> int:
-    parser = agent_options.make_parser("eval-agent", _EVALUATE)
+def run(command: Callable[[ParlaiParser, Sequence[str], Command], int], args: argparse.Namespace) -> int:
+    """Run a command whose flags depend on the agent and the task that it names; return the exit code.
+
+    Args:
+        command: called with its parser, the words behind its name, and the whole command.
+    """
+    name = args.words[0]
+    has_tasks, has_models = name != "interactive", name != "display-data"
+    with warnings.catch_warnings():
+        warnings.showwarning = _tell
+        try:
+            about = table()["commands"][name]["description"]
+            parser = ParlaiParser(has_tasks, has_models, about, prog=f"dpmodule {name}")
+            parser.set_defaults(seed=0)
+            add_options(parser, name)
+            return command(parser, args.rest, Command(args.words))
+        except SystemExit as stop:  # argparse has printed the help
+            return int(stop.code or 0)
+
+
+def _tell(message: Warning | str, *where: Any, **more: Any) -> None:
+    """Print a warning, such as of the number of lines that were left out, in a line."""
+    print(f"note: {message}", file=sys.stderr)
+
+
+def seed_all(opt: Mapping[str, Any]) -> None:
+    """Seed everything that tasks and agents draw with."""
+    number = int(opt.get("seed") or 0)
+    python_random.seed(number)
+    random.seed(number)
+
+
+def create(opt: Mapping[str, Any], is_saved: bool = False) -> Any:
+    """Return the agent that options name, as it was saved if it has been; it gets none of the commands' own options."""
+    kept = {name: value for name, value in opt.items() if name not in COMMAND_OPTIONS}
+    given = opt.get("override") or {}
+    kept["override"] = {name: value for name, value in given.items() if name not in COMMAND_OPTIONS}
+    return create_agent(kept, requireModelExists=is_saved)
+
+
+def load(opt: Options) -> Any:
+    """Return the agent of a command that trains none."""
+    if not opt.get("model") and not opt.get("model_file"):
+        raise ArgumentError("there is no agent; name one by --model, or what has been saved by --model-file")
+    return create(opt, bool(opt.get("model_file")))
+
+
+def saved_files(path: str) -> list[str]:
+    """Return the files of a saved agent that are there."""
+    extra = (options_file(path), dictionary_file(path))
+    return [*checkpoint.files(path), *filter(os.path.exists, extra)]
+
+
+def remove(path: str) -> None:
+    """Remove the files of a saved agent."""
+    for each in saved_files(path):
+        os.unlink(each)
+
+
+def refuse_others(opt: Options, command: Command) -> None:
+    """Make sure that what is saved as the model file is an agent of the class that is going to be trained."""
+    path = options_file(opt["model_file"])
+    if not os.path.isfile(path) or not opt.get("model"):
+        return
+    saved = load_options(path).get("model")
+    try:
+        kind = agent_class(saved or "", [module_named(opt["model"])])[0]
+    except MXNetError:
+        kind = None
+    if kind is not agent_class(opt["model"])[0]:
+        raise ArgumentError(
+            f"--model-file is {opt['model_file']!r}, where another agent is saved, {saved!r}. Another --model-file "
+            f"keeps it; this removes it and trains: {command.changed(add=['--overwrite'])}"
+        )
+
+
+def progress(total: int | None, what: str, quiet: bool = False) -> Any:
+    """Return a progress bar over examples, which shows nothing where nobody sees it.
+
+    Args:
+        total: how many there are; None: nobody knows.
+    """
+    from tqdm import tqdm
+
+    hidden = quiet or not sys.stderr.isatty()
+    return tqdm(total=total or None, desc=what, unit=" examples", disable=hidden, leave=False)
+
+
+def step(world: Any, bar: Any) -> None:
+    """Parley once, and move a progress bar on."""
+    before = world.get_total_exs()
+    world.parley()
+    bar.update(world.get_total_exs() - before)
+
+
+def evaluate(world: Any, what: str, quiet: bool = False) -> Mapping[str, Any]:
+    """Go through all examples of a world once, and return its report; the world is then at its beginning again."""
+    with progress(world.num_examples(), what, quiet) as bar:
+        while not world.epoch_done():
+            step(world, bar)
+    found: Mapping[str, Any] = world.report()
+    world.reset()
+    return found
+
+
+def shown(report: Mapping[str, Any]) -> str:
+    """Return a report as text: its numbers, those of each task behind it."""
+    numbers = [
+        f"{name}={value:,}" if isinstance(value, int) else f"{name}={value:.4g}"
+        for name, value in report.items()
+        if isinstance(value, (int, float))
+    ]
+    tasks = [f"{name}: {shown(each)}" for name, each in report.get("tasks", {}).items()]
+    return "; ".join([", ".join(numbers), *tasks])
+
+
+def evaluate_agent(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
+    """Print how well an agent answers a task."""
     parser.set_defaults(datatype="valid")
-    parser.add_argument(
-        "--target", type=options.fraction, help="accuracy below which the exit status is 1 (default: none)"
-    )
     opt = parser.parse_args(words, print_args=False)
-    agent_options.seed_all(opt)
-    with create_task(opt, agent_options.load(opt)) as world:
-        report = agent_options.evaluate(world, "evaluation")
-    print(agent_options.shown(report))
+    seed_all(opt)
+    with create_task(opt, load(opt)) as world:
+        report = evaluate(world, "evaluation")
+    print(shown(report))
     if opt["target"] is not None and report.get("accuracy", 0.0) < opt["target"]:
         print(f"the target of {opt['target']:.4f} was missed", file=sys.stderr)
         return 1
     return 0
 
 
-def _display(words: Sequence[str], command: Command) -> int:
-    parser = agent_options.make_parser("display-data", _DISPLAY, with_models=False)
+def display_data(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
+    """Print the first examples of a task."""
     parser.set_defaults(datatype="train:ordered")
-    parser.add_argument(
-        "-ne", "--num-examples", type=options.positive, default=10, help="how many examples (default: 10)"
-    )
     opt = {**parser.parse_args(words, print_args=False), "numthreads": 1, "batchsize": 1}
-    agent_options.seed_all(opt)
+    seed_all(opt)
     agent = create_agent({**opt, "model": "repeat_label"})
     with create_task(opt, agent) as world:
         for _ in range(opt["num_examples"]):
@@ -67,21 +174,11 @@ def _display(words: Sequence[str], command: Command) -> int:
     return 0
 
 
-def _talk(words: Sequence[str], command: Command) -> int:
-    parser = agent_options.make_parser("interactive", _TALK, with_tasks=False)
-    parser.add_argument(
-        "--candidates",
-        dest="offered",
-        type=options.input_file,
-        metavar="FILE",
-        help="answers to choose from, a line each, for agents that rank (default: none)",
-    )
-    parser.add_argument(
-        "--single-turn", action="store_true", help="each line is a dialogue of its own (default: one goes on)"
-    )
+def talk(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
+    """Answer what is typed."""
     opt = parser.parse_args(words, print_args=False)
-    agent_options.seed_all(opt)
-    agent = agent_options.load(opt)
+    seed_all(opt)
+    agent = load(opt)
     asked = {"label_candidates": _lines(opt["offered"])} if opt["offered"] else {}
     try:
         for line in _typed():

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import ast
+import difflib
+import importlib
+import json
 import os
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+from .. import base
 from ..base import ArgumentError, FileFormatError
-from . import moving
 
 _LARGEST = 2**20
 """Bytes: what is read takes up to a thousand times as much memory."""
@@ -62,23 +70,23 @@ class _Names:
         for statement in self._imports:
             self._paths.update(_bound(statement))
         imported = [path for statement in self._imports for path, _ in _imported(statement)]
-        self.systems = {moving.system_of(path) for path in imported} - {""}
+        self.systems = {system_of(path) for path in imported} - {""}
         for node in self._nodes:  # nd = mx.nd
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 path = self._path(node.value)
-                if path and moving.find(path).path:
+                if path and find_place(path).path:
                     self._paths.setdefault(node.targets[0].id, path)
 
     def problems(self) -> Iterator[tuple[int, str]]:
         """Yield the number of each line that needs work, and what to do."""
         for statement in self._imports:
             yield from ((statement.lineno, text) for text in _import_problems(statement))
-        members, inside = moving.members(self.systems), set()
+        members, inside = members_of(self.systems), set()
         for node in self._nodes:  # what stands outside comes before its parts
             if not isinstance(node, (ast.Attribute, ast.Name)) or id(node) in inside:
                 continue
             path, line = self._path(node), node.end_lineno or node.lineno
-            if path and (lacks := moving.find(path).lacks):
+            if path and (lacks := find_place(path).lacks):
                 yield line, f"{ast.unparse(node)}: {lacks}"
             elif not path and isinstance(node, ast.Attribute) and node.attr in members:
                 yield line, f".{node.attr}: {members[node.attr]}"
@@ -110,7 +118,7 @@ def _bound(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
     """Return the names that a statement makes, and the dotted paths they stand for."""
     found = {}
     for path, each in _imported(node):
-        if each.name != "*" and moving.system_of(path):
+        if each.name != "*" and system_of(path):
             is_top = isinstance(node, ast.Import) and each.asname is None
             name = each.name.partition(".")[0] if is_top else each.asname or each.name
             found[name] = name if is_top else path
@@ -120,9 +128,9 @@ def _bound(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
 def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     """Yield what to do about an import: what to write, or why something of it is not here."""
     for path, each in _imported(node):
-        if not moving.system_of(path):
+        if not system_of(path):
             continue
-        place = moving.find(path)
+        place = find_place(path)
         if place.path is None:
             if not path.startswith(
                 ("mxnet.gluon", "dpmodule.gluon")
@@ -134,7 +142,7 @@ def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
             yield f"import of {path}: write {_statement(node, each, place)}"
 
 
-def _statement(node: ast.Import | ast.ImportFrom, each: ast.alias, place: moving.Place) -> str:
+def _statement(node: ast.Import | ast.ImportFrom, each: ast.alias, place: Place) -> str:
     """Return the import to write."""
     path = place.path or ""
     if isinstance(node, ast.ImportFrom):
@@ -146,3 +154,121 @@ def _statement(node: ast.Import | ast.ImportFrom, each: ast.alias, place: moving
     if each.asname or each.name == top:
         return f"import {path} as {each.asname or top}"
     return f"import {path}, and dpmodule for {top}"
+
+
+_OLD_OF = {
+    "dpmodule.autobatch": "dynet",
+    "dpmodule.fluid": "paddle.fluid",
+    "dpmodule.agents": "parlai.core",
+    "dpmodule": "mxnet",
+}
+"""What a path of this package was called, the longest first."""
+
+_PARTS = {"_dynet": "dynet", "dynet_config": "dynet", "dynet_viz": "dynet"}
+"""Modules of a system that stand beside its package."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a name of an old program is found here."""
+
+    path: str | None
+    """The path here, with the package; None where there is nothing."""
+    lacks: str = ""
+    """What to do instead; empty if there is nothing to do but to write the new path."""
+    is_module: bool = False
+
+
+@cache
+def known() -> Mapping[str, Any]:
+    """Return what ``moving.json`` holds.
+
+    "moved" has where modules went to, "absent" why a name was left out, "instead" what to use for one that is not here,
+    all by the old path; "members" has what to do about members of objects, by system and name.
+    """
+    found: Mapping[str, Any] = json.loads(Path(__file__).with_name("moving.json").read_text(encoding="utf-8"))
+    return found
+
+
+def system_of(path: str) -> str:
+    """Return the system that a dotted path belongs to, "" if it is none of these."""
+    top = path.partition(".")[0]
+    tops = {name.partition(".")[0] for name in (*known()["moved"], *known()["instead"])}
+    return _PARTS.get(top, top) if top in tops else ""
+
+
+def members_of(systems: set[str]) -> dict[str, str]:
+    """Return what to do about members of objects, by name, for programs of some systems."""
+    found = known()["members"]
+    return {
+        name: text for system in sorted(systems) if system in found for name, text in found[system].items()
+    }
+
+
+def longest(path: str, among: Mapping[str, str]) -> str:
+    """Return the longest beginning of a dotted path, by whole words, that is among some, "" if none is."""
+    while path and path not in among:
+        path = path.rpartition(".")[0]
+    return path
+
+
+def advice(path: str) -> str:
+    """Say what to do about an old name that is not here: why it was left out, and what to use instead."""
+    why, instead = longest(path, known()["absent"]), longest(path, known()["instead"])
+    found = [f"left out: {known()['absent'][why]}"] if why else []
+    return "; ".join(found + ([known()["instead"][instead]] if instead else []))
+
+
+@cache
+def find_place(path: str) -> Place:
+    """Look up a dotted path of an old program, such as ``mxnet.nd.array``.
+
+    Nothing but this package is imported. What stands behind a name that is neither a module nor a class is not looked
+    at, since only a running program knows what it is.
+    """
+    start = longest(path, known()["moved"])
+    if not start:
+        return Place(None, advice(path))
+    new = known()["moved"][start]
+    owner: Any = importlib.import_module(new)
+    for name in path[len(start) :].split(".")[1:]:
+        if not isinstance(owner, (ModuleType, type)):
+            break
+        found = _member(owner, name)
+        if found is None:
+            return Place(None, _lacking(path, owner, name))
+        owner, new = found[0], f"{new}.{name}"
+    if hasattr(owner, "__absent_path__"):  # may be named, as all of Gluon, but not used
+        return Place(None, advice(f"mxnet.{owner.__absent_path__}"))
+    return Place(new, is_module=isinstance(owner, ModuleType))
+
+
+def _member(owner: Any, name: str) -> tuple[Any] | None:
+    """Return a member of a module or class, which may be a module that has not been imported yet, or None."""
+    try:
+        return (getattr(owner, name),)
+    except (AttributeError, base.MXNetError):
+        pass
+    if not isinstance(owner, ModuleType) or name.startswith("_"):
+        return None
+    try:
+        return (importlib.import_module(f"{owner.__name__}.{name}"),)
+    except ImportError:
+        return None
+
+
+def _lacking(path: str, owner: Any, name: str) -> str:
+    """Say what to do about a name that its module or class here does not have."""
+    parts = [owner.__name__] if isinstance(owner, ModuleType) else [owner.__module__, owner.__qualname__]
+    here = ".".join(parts)
+    start = next((new for new in _OLD_OF if f"{here}.".startswith(f"{new}.")), "dpmodule")
+    old = f"{_OLD_OF[start]}{here[len(start) :]}.{name}"
+    if start != "dpmodule" and isinstance(
+        owner, type
+    ):  # classes are named by the package that they are taken from
+        old = f"{_OLD_OF[start]}.{owner.__qualname__}.{name}"
+    text = advice(old) or advice(path)
+    if text:
+        return text
+    near = difflib.get_close_matches(name, dir(owner), 1)
+    return f"{here} has no {name}" + (f", the nearest name is {near[0]}" if near else "")

@@ -1,19 +1,21 @@
-"""What a command writes, and what is in its way: looked at before the work begins."""
+"""What a command writes, what is in its way, and the command that resumes an interrupted one."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shlex
+import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from .. import checkpoint
 from ..base import ArgumentError, MXNetError
 from ..symbol import Symbol
 from . import saved
-from .command import Command
 
 _LONGEST_ENDING = "-last.params.01234567.commit"
 """About what is added to a prefix, in the name of a temporary file."""
@@ -122,3 +124,82 @@ def _difference(prefix: str, net: Symbol, shapes: Mapping[str, tuple[int, ...]])
 def _cannot(option: str, path: str, error: Exception) -> ArgumentError:
     reason = getattr(error, "strerror", None) or error
     return ArgumentError(f"{option} is {path!r}, where nothing can be written: {reason}")
+
+
+@dataclass(frozen=True)
+class Command:
+    """The words behind the program's name."""
+
+    words: Sequence[str]
+
+    def changed(self, remove: Mapping[str, int] | None = None, add: Sequence[str] = ()) -> str:
+        """Return a line for the shell with some options changed.
+
+        Args:
+            remove: options to leave out, and how many values each has.
+        """
+        kept: list[str] = []
+        words = iter(self.words)
+        for word in words:
+            option, equals, _ = word.partition("=")
+            if option not in (remove or {}):
+                kept.append(word)
+            elif not equals:
+                for _ in range((remove or {})[option]):
+                    next(words, None)
+        return shlex.join([*_program(), *kept, *add])
+
+
+def _program() -> list[str]:
+    """Return the words by which this program was started, "dpmodule" where that is not known."""
+    path = sys.argv[0]
+    folder, name = os.path.split(path)
+    if name == "__main__.py" and os.path.basename(folder) == "dpmodule":  # python -m dpmodule
+        return [sys.executable, "-m", "dpmodule"]
+    is_elsewhere = name == "dpmodule" and shutil.which(name) != path
+    return [path if is_elsewhere else "dpmodule"]
+
+
+class SavedRuns:
+    """Tells which states of a run have been saved since it was made."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._before = self._times()
+
+    def newest(self) -> str | None:
+        """Return the file that was saved last, None if none has been saved."""
+        new = {path: time for path, time in self._times().items() if self._before.get(path) != time}
+        return max(new, key=lambda path: new[path], default=None)
+
+    def _times(self) -> dict[str, int]:
+        paths = [path for path in checkpoint.files(self._prefix) if path.endswith(".run")]
+        return {path: os.stat(path).st_mtime_ns for path in paths}
+
+
+def tell_resume(
+    saved: str | None,
+    command: Command,
+    option: Sequence[str] = ("--resume",),
+    without: Mapping[str, int] | None = None,
+) -> None:
+    """Print what has been saved, and the command that resumes from it, or that begins again.
+
+    Args:
+        saved: a file, None: nothing has been saved.
+        without: further options that the new command leaves out, and how many values each has.
+    """
+    if saved is None:
+        print("interrupted before anything was saved", file=sys.stderr)
+        print(f"to begin again: {command.changed()}", file=sys.stderr)
+        return
+    remove = {
+        "--load-epoch": 1,
+        "--overwrite": 0,
+        "--resume": 0,
+        "-im": 1,
+        "--init-model": 1,
+        **(without or {}),
+    }
+    print(f"saved: {saved}", file=sys.stderr)
+    print(f"to resume: {command.changed(remove, option)}", file=sys.stderr)

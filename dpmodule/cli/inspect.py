@@ -1,46 +1,208 @@
-"""``dpmodule summary`` and ``dpmodule info``: look at a network, and at the installation."""
+"""``dpmodule check``, ``explain``, ``summary`` and ``info``: look at networks, and at the installation."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import platform
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from .. import context, environment, native
+from .. import checkpoint, context, environment, native, symbol
+from ..base import ArgumentError, FileError, MXNetError, dtype_name
+from ..executor import passes
+from ..files import regular_file
+from ..graph.node import printable
 from ..module import Module
-from . import networks, options, saved
-from .shapes import find_shapes, given_shapes, input_lines, input_names
+from ..ndarray import NDArray, safetensors
+from . import networks, saved
+from .check_program import check_program
+from .models import Model, ModelPlace, Shapes, find, is_pretrained, read
+from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
 
-def add_commands(commands: Any) -> None:
-    """Add ``summary`` and ``info`` to the subcommands of the command line."""
-    parser = commands.add_parser(
-        "summary",
-        help="print a network's layers, shapes and parameter counts",
-        description="Print a table of a network's operators with output shapes and numbers of parameters.",
+def check(args: argparse.Namespace) -> int:
+    """Try a network, all in a folder, or a program for another system."""
+    if args.program is not None:
+        return _check_program(args)
+    if args.net is not None and os.path.isdir(args.net) and not is_pretrained(args.net):
+        return check_folder(args.net, args.shape)
+    found = saved.find(args)
+    net, values = found.net, found.values
+    counts = Counter(node.op.name for node in net.graph.nodes if node.op is not None)
+    print(f"{found.title}: {len(net.graph.nodes)} nodes")
+    print(
+        "operators:", ", ".join(f"{name} {count}" for name, count in sorted(counts.items())), "(none missing)"
     )
-    parser.set_defaults(run=_summary)
-    saved.add_arguments(parser, "lenet", by_name=True)
-    options.add_input_shapes(parser)
-    parser.add_argument(
-        "--batch-size",
-        type=options.positive,
-        default=64,
-        help="number of samples in the shapes (default: 64)",
-    )
-    parser = commands.add_parser(
-        "info", help="print versions and devices", description="Print versions, processors and GPUs."
-    )
-    parser.set_defaults(run=_info)
+    given = given_shapes(net, args.shape, values, 1)
+    shapes = find_shapes(net, given, values)
+    names = net.list_arguments() + net.list_auxiliary_states()
+    inputs = [name for name in net.list_arguments() if name in input_names(net, values)]
+    print("\n".join(input_lines(net, inputs, shapes, given, values, found.comes_along)))
+    if found.params_file is not None:
+        _compare_names(names, inputs, values)
+    bound = random_batch(net, shapes, values)
+    for name, output in zip(net.list_outputs(), bound.forward(is_train=False)):
+        print(f"output: {printable(name)} {_statistics(output)}")
+    return 0
 
 
-def _summary(args: argparse.Namespace) -> int:
+def _check_program(args: argparse.Namespace) -> int:
+    others = [args.net, args.params, args.prefix, args.symbol, args.params_option, args.epoch, *args.shape]
+    if any(each is not None for each in others):
+        raise ArgumentError(f"--program {args.program} and a network are given, expected one of them")
+    return check_program(args.program)
+
+
+def _compare_names(names: list[str], inputs: list[str], values: Mapping[str, NDArray]) -> None:
+    total = sum(values[name].size for name in names if name in values)
+    print(f"parameters: {total:,} numbers in {sum(name in values for name in names)} arrays")
+    for what, which in (
+        ("missing", [n for n in names if n not in values and n not in inputs]),
+        ("not used", [n for n in values if n not in names]),
+    ):
+        if which:
+            print(f"parameters {what}: {printable(', '.join(which))}")
+
+
+def _statistics(output: NDArray) -> str:
+    values = output.asnumpy().astype("f8")
+    bad = int(np.sum(~np.isfinite(values)))
+    text = f"{output.shape} {dtype_name(output.dtype)}"
+    if values.size:
+        text += (
+            f" min {values.min():.6g} mean {values.mean():.6g} max {values.max():.6g} std {values.std():.6g}"
+        )
+    return text + (f" ({bad} not finite)" if bad else "")
+
+
+_PROGRAMS = (".onnx", ".pt2")
+_STATES = (".pt", ".pth")
+_GRAPH = re.compile(rb'\s*\{\s*"nodes"\s*:\s*\[')  # every MXNet writes the nodes first
+_LONGEST = 300
+
+
+def check_folder(folder: str, asked: list[tuple[str | None, tuple[int, ...]]]) -> int:
+    """Load every model in a folder and those below, run a random batch, and print a line for each.
+
+    Args:
+        asked: shapes of inputs that the user gave; they go to the models that have these inputs.
+
+    Returns:
+        The exit status: 1 if there is one that cannot be used.
+    """
+    failed = total = 0
+    for path in _paths(folder):
+        total += 1
+        try:
+            line = f"ok    {path}: {_tried(path, asked)}"
+        except (MXNetError, OSError, RuntimeError, MemoryError) as error:
+            failed += 1
+            text = " ".join(str(error).removeprefix(f"{path}: ").split()) or type(error).__name__
+            line = f"error {path}: {text if len(text) <= _LONGEST else text[:_LONGEST] + ' ...'}"
+        print(printable(line), flush=True)
+    if not total:
+        raise ArgumentError(f"{folder}: there is no model in this folder, nor in those below")
+    print(f"{total - failed} of {total} models can be used")
+    return 1 if failed else 0
+
+
+def _paths(folder: str) -> Iterator[str]:
+    """Yield what looks like a model, in the order of names: files, folders of `save_pretrained`, prefixes."""
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        if is_pretrained(place):
+            folders.clear()
+            yield place
+            continue
+        graphs = {name.removesuffix("-symbol.json") for name in files if name.endswith("-symbol.json")}
+        yield from (os.path.join(place, name) for name in sorted(files) if _is_model(place, name, graphs))
+
+
+def _is_model(folder: str, name: str, graphs: set[str]) -> bool:
+    """Say whether a file is to be tried: one with a graph, or one of torch beside a graph."""
+    path, (stem, ending) = os.path.join(folder, name), os.path.splitext(name)
+    if ending == ".json":
+        return name.endswith("-symbol.json") or _is_graph(path)
+    if ending == ".safetensors":
+        return _has_graph(path)
+    return ending in _PROGRAMS or (ending in _STATES and stem in graphs)
+
+
+def _is_graph(path: str) -> bool:
+    """Say whether a JSON file holds a graph; a pipe or a device counts, so that it is told."""
+    try:
+        with open(path, "rb", opener=regular_file) as file:
+            return _GRAPH.match(file.read(99)) is not None
+    except FileError:
+        return True
+
+
+def _has_graph(path: str) -> bool:
+    """Say whether a safetensors file holds a graph; one that is damaged counts, so that it is told."""
+    try:
+        return checkpoint.SYMBOL in safetensors.read_metadata(path)
+    except MXNetError:
+        return True
+
+
+def _tried(path: str, asked: list[tuple[str | None, tuple[int, ...]]]) -> str:
+    """Run a model; return what is to be said about it."""
+    place = find(path)
+    model = _without_params(place) if place.is_graph else read(place)
+    fitting = [each for each in asked if each[0] is None or each[0] in model.net.list_arguments()]
+    given: Shapes = {**model.shapes, **given_shapes(model.net, fitting, model.values, 1)}
+    shapes = find_shapes(model.net, given, model.values)
+    outputs = random_batch(model.net, shapes, model.values).forward(is_train=False)
+    bad = sum(int(np.sum(~np.isfinite(each.asnumpy().astype("f8")))) for each in outputs)
+    names = [name for name in model.data_names if name in input_names(model.net, model.values)]
+    inputs = ", ".join(f"{name} {shapes[name]}" for name in names)
+    results = ", ".join(f"{name} {each.shape}" for name, each in zip(model.net.list_outputs(), outputs))
+    count = sum(array.size for array in model.values.values())
+    epoch = f" epoch {place.epoch}" if place.is_prefix else ""
+    told = f"{count:,} parameters" if model.values else "no parameters, random ones"
+    finite = f" ({bad} numbers not finite)" if bad else ""
+    return f"{place.kind}{epoch}, {len(model.net.graph.nodes)} nodes, {told}; {inputs} -> {results}{finite}"
+
+
+def _without_params(place: ModelPlace) -> Model:
+    return Model(place, symbol.load(place.path), {}, {})
+
+
+_QUIET = "6"
+"""Level of torch's profiler at which it does not tell that it starts and stops."""
+
+
+def explain(args: argparse.Namespace) -> int:
+    """Print a network's plan."""
+    found = saved.find(args)
+    net, values = found.net, found.values
+    given = given_shapes(net, args.shape, values, 1)
+    shapes = find_shapes(net, given, values, guess=bool(values))
+    inputs = input_names(net, values) | set(given)
+    parameters = [name for name in net.list_arguments() if name not in inputs]
+    shown = [name for name in net.list_arguments() if name in inputs]
+    print("\n".join(input_lines(net, shown, shapes, given, values, found.comes_along)))
+    wanted = {name: "write" if args.train and name in parameters else "null" for name in net.list_arguments()}
+    if args.measure_memory:
+        os.environ.setdefault("KINETO_LOG_LEVEL", _QUIET)
+    with passes.disabled(*args.disable):
+        bound = random_batch(net, shapes, values, wanted, args.context)
+        if args.times:
+            bound.forward(is_train=args.train)
+        plan = bound.explain(args.train, args.times, args.measure_memory, parameters)
+        print(plan if args.source else plan.summary)
+    return 0
+
+
+def summary(args: argparse.Namespace) -> int:
+    """Print a network's layers."""
     found = saved.find(args, default="lenet")
     net, values = found.net, found.values
     given = given_shapes(net, args.shape, values, args.batch_size)
@@ -55,7 +217,8 @@ def _summary(args: argparse.Namespace) -> int:
     return 0
 
 
-def _info(args: argparse.Namespace) -> int:
+def info(args: argparse.Namespace) -> int:
+    """Print versions and devices."""
     lines = {
         "dpmodule": version(),
         "native": _native(),

@@ -1,12 +1,22 @@
-"""The networks that ``--network`` names: an MLP, a small LeNet and a small ResNet, for images from 4x4."""
+"""The networks that ``fit --network`` and ``train-files --net`` name.
+
+Those of ``fit`` are an MLP, a small LeNet and a small ResNet, for images from 4x4; those of ``train-files`` are built
+over the slots of a feed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from .. import symbol as sym
-from ..base import ShapeError
+from ..base import ArgumentError, ShapeError, did_you_mean
+from ..hogwild import DataFeedDesc
+from ..name import NameManager
 from ..symbol import Symbol
+
+TABLE_ROWS = 100_000
+"""Rows of a table of embeddings unless ``--rows`` gives others."""
 
 Sample = tuple[int, ...]
 """Shape of one sample, without the axis of the batch."""
@@ -121,3 +131,203 @@ def _residual(net: Symbol, width: int, stride: int, project: bool, name: str) ->
     both = sym.elemwise_add(body, skip, name=f"{name}_sum")  # a name of its own: `+` would count them
     body = sym.Activation(both, act_type="relu", name=f"{name}_relu")
     return body
+
+
+# over the slots of a feed
+
+
+@dataclass(frozen=True)
+class NetworkSizes:
+    """How large a network is.
+
+    Args:
+        rows: rows of the tables of slots that are not in `rows_of`.
+        hidden: units of the hidden layers.
+        dropout: share of a hidden layer's units that is dropped.
+        values: how many numbers a line has for each slot of floats, by its name.
+    """
+
+    rows: int
+    rows_of: Mapping[str, int]
+    width: int = 1
+    hidden: Sequence[int] = ()
+    dropout: float = 0.0
+    classes: int = 2
+    values: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FeedVariables:
+    """The variables that a feed gives.
+
+    Args:
+        floats: (N, values of a line) each.
+        label: (N,) or (N, 1).
+    """
+
+    ids: Mapping[str, Symbol]
+    floats: Sequence[Symbol]
+    label: Symbol
+
+
+@dataclass(frozen=True)
+class NetworkKind:
+    """A kind of network.
+
+    Args:
+        width: width of its embeddings unless another is asked for; 0: it has none.
+        hidden: its hidden layers unless others are asked for; empty: it has none.
+    """
+
+    make: Callable[[FeedVariables, NetworkSizes], Symbol]
+    width: int
+    hidden: tuple[int, ...]
+    is_binary: bool
+
+
+def find_label(feed: DataFeedDesc, name: str | None) -> str:
+    """Return the slot that is the label.
+
+    Args:
+        name: its name; None: the only slot that is used and whose name ends in "label".
+    """
+    names: list[str] = [slot.name for slot in feed.used_slots]
+    if name is None:
+        found = [each for each in names if each.endswith("label")]
+        if len(found) != 1:
+            raise ArgumentError(
+                f"which slot is the label? Of those that are used ({', '.join(names) or 'none: is_used is false'}), "
+                f"{len(found)} have a name that ends in 'label', expected one, or --label SLOT"
+            )
+        return found[0]
+    if name not in names:
+        raise ArgumentError(
+            f"--label is {name!r}, expected one of the slots that are used: {', '.join(names) or 'none'}"
+            f"{did_you_mean(name, names)}"
+        )
+    return name
+
+
+def build_over_files(name: str, feed: DataFeedDesc, label: str, sizes: NetworkSizes) -> Symbol:
+    """Return a network over all slots of a feed that are used.
+
+    Shape:
+        slots of type uint64: ragged, the numbers of rows of tables.
+        slots of type float: (N, values of a line).
+        label: (N,) or (N, 1)
+        returns: (N, classes), probabilities, of `bow`; (N, 1), probabilities of class 1, of the others.
+    """
+    slots = [slot for slot in feed.used_slots if slot.name != label]
+    if not slots:
+        raise ArgumentError(
+            f"no slot besides the label {label!r} is used: expected is_used: true of one or more"
+        )
+    with NameManager():  # the same names of nodes whatever was made before
+        ids = {slot.name: sym.Variable(slot.name, stype="ragged") for slot in slots if slot.type == "uint64"}
+        floats = [
+            sym.Variable(slot.name, shape=(0, sizes.values[slot.name]))
+            for slot in slots
+            if slot.name not in ids
+        ]
+        return FILE_NETWORKS[name].make(FeedVariables(ids, floats, sym.Variable(label)), sizes)
+
+
+def _bow(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
+    """Return a bag of words: the sum of the rows of each slot's table, hidden layers, a softmax."""
+    pooled = [sym.Activation(each, act_type="tanh") for each in _pooled(inputs, "table", sizes.width, sizes)]
+    net: Symbol = _hidden_layers(_joined([*pooled, *inputs.floats]), sizes, "tanh")
+    net = sym.FullyConnected(net, num_hidden=sizes.classes, name="scores")
+    net = sym.SoftmaxOutput(net, inputs.label, name="p")
+    return net
+
+
+def _logistic(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
+    """Return a logistic regression: every id has one weight."""
+    return _probability(_with_bias(_linear(inputs, sizes)), inputs.label)
+
+
+def _wide_deep(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
+    """Return a logistic regression beside a perceptron over embeddings.
+
+    Source: Cheng et al., "Wide & deep learning for recommender systems", 2016.
+    """
+    pooled = _pooled(inputs, "table", sizes.width, sizes)
+    deep = _hidden_layers(_joined([*pooled, *inputs.floats]), sizes, "relu")
+    deep = sym.FullyConnected(deep, num_hidden=1, name="deep")
+    return _probability([*_linear(inputs, sizes), deep], inputs.label)
+
+
+def _fm(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
+    """Return a factorization machine over all ids of a line; floats count in its linear part.
+
+    Source: Rendle, "Factorization machines", 2010: 0.5 ((sum v)^2 - sum v^2) is the sum over all pairs.
+    """
+    parts = _with_bias(_linear(inputs, sizes))
+    if inputs.ids:
+        rows = _looked_up(inputs, "table", sizes.width, sizes)
+        total = _sum([sym.sequence_pool(each, pool_type="sum") for each in rows])
+        squares = _sum([sym.sequence_pool(sym.square(each), pool_type="sum") for each in rows])
+        parts.append(0.5 * sym.sum(sym.square(total) - squares, axis=1, keepdims=True))
+    return _probability(parts, inputs.label)
+
+
+FILE_NETWORKS: Mapping[str, NetworkKind] = {
+    "bow": NetworkKind(_bow, 128, (128, 96), is_binary=False),
+    "fm": NetworkKind(_fm, 8, (), is_binary=True),
+    "logistic": NetworkKind(_logistic, 0, (), is_binary=True),
+    "wide_deep": NetworkKind(_wide_deep, 16, (64, 32), is_binary=True),
+}
+
+
+def _looked_up(inputs: FeedVariables, kind: str, width: int, sizes: NetworkSizes) -> list[Symbol]:
+    """Return, for each slot of ids, the rows of a table of its own."""
+    return [
+        sym.Embedding(
+            data,
+            input_dim=sizes.rows_of.get(name, sizes.rows),
+            output_dim=width,
+            sparse_grad=True,
+            name=f"{name}_{kind}",
+        )
+        for name, data in inputs.ids.items()
+    ]
+
+
+def _pooled(inputs: FeedVariables, kind: str, width: int, sizes: NetworkSizes) -> list[Symbol]:
+    return [sym.sequence_pool(rows, pool_type="sum") for rows in _looked_up(inputs, kind, width, sizes)]
+
+
+def _linear(inputs: FeedVariables, sizes: NetworkSizes) -> list[Symbol]:
+    """Return what is added up in a linear model, (N, 1) each."""
+    parts = _pooled(inputs, "linear", 1, sizes)
+    if inputs.floats:
+        parts.append(sym.FullyConnected(_joined(inputs.floats), num_hidden=1, no_bias=True, name="linear"))
+    return parts
+
+
+def _hidden_layers(net: Symbol, sizes: NetworkSizes, activation: str) -> Symbol:
+    for number, units in enumerate(sizes.hidden, 1):
+        net = sym.FullyConnected(net, num_hidden=units, name=f"fc{number}")
+        net = sym.Activation(net, act_type=activation, name=f"{activation}{number}")
+        if sizes.dropout:
+            net = sym.Dropout(net, p=sizes.dropout, name=f"dropout{number}")
+    return net
+
+
+def _with_bias(parts: Sequence[Symbol]) -> list[Symbol]:
+    """Return what is added up and a bias: that of a layer over zeros, since a parameter has no axis of the batch."""
+    return [*parts, sym.FullyConnected(0.0 * parts[0], num_hidden=1, name="intercept")]
+
+
+def _probability(parts: Sequence[Symbol], label: Symbol) -> Symbol:
+    """Return the probability of class 1 of what is added up."""
+    net: Symbol = sym.LogisticRegressionOutput(_sum(parts), label, name="p")
+    return net
+
+
+def _joined(parts: Sequence[Symbol]) -> Symbol:
+    return parts[0] if len(parts) == 1 else sym.Concat(*parts, dim=1, name="joined")
+
+
+def _sum(parts: Sequence[Symbol]) -> Symbol:
+    return parts[0] if len(parts) == 1 else sym.add_n(*parts)

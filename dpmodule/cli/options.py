@@ -1,257 +1,142 @@
-"""The parser of the command line, and the types of its arguments.
+"""The options of all commands: ``options.json`` has a row for each, from which the parsers are built here.
 
-A type reads the text of one argument; what it refuses becomes an error that names the option, the text and what was
-expected.
+A row has the option's names and what its value is called in the help, such as "-ne --num-examples COUNT"; its type: a
+function of `option_types`, a list of choices, "flag" (given or not) or "switch" (--name or --no-name); its default and
+its help, to which the default is added where the text does not tell it. In place of rows stands the name of "shared"
+ones; of the rows of a list, one may be given. Words in braces are filled in from `_texts`.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
-import math
-import os
-import re
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from .. import kvstore
-from ..base import DeviceError, MXNetError, did_you_mean
-from ..checkpoint import LAST
-from ..context import Context, cpu
-from ..optimizer.base import registry as optimizers
+from ..base import ArgumentError
+from ..optimizer import Optimizer
+from . import networks, option_types
+from .data import FORMATS
+from .models import KINDS
 
-_CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d{1,9})\)|:(\d{1,9}))?\s*")
-_WHOLE = re.compile(r"-?[0-9]{1,12}")
-_NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan).*", re.IGNORECASE)
-_MOST = 2**31 - 1
-_LARGEST = 1e6
-"""Largest rate, decay or factor that is taken; beyond lies nothing but overflow."""
-
-
-class CommandParser(argparse.ArgumentParser):
-    """A parser that takes whole names of options only and says in one line what is wrong.
-
-    Args:
-        passes_on: whether it leaves all words to its command, as `rest`.
-    """
-
-    def __init__(self, passes_on: bool = False, **options: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **options})
-        self._passes_on = passes_on
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return a namespace, and the words that are not known."""
-        if not self._passes_on:
-            result, unknown = super().parse_known_args(args, namespace)
-            if unknown:
-                names = [word.partition("=")[0] for word in unknown if word.startswith("--")]
-                hint = did_you_mean(names[0], self._option_string_actions, *names[1:]) if names else ""
-                self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-            return result, unknown
-        found, _ = super().parse_known_args([], namespace)
-        found.rest = list(args)
-        return found, []
-
-    def error(self, message: str) -> Any:
-        """Print what is wrong, with the choices that may have been meant, and exit with 2."""
-        if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
-            message += did_you_mean(match[1], re.findall(r"[\w.-]+", match[2]))
-        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+_USUAL_MOMENTUM = {"sgd": 0.9, "nag": 0.9}
+_USUAL_RATES: Mapping[str, Mapping[str, float]] = {
+    "fit": {"sgd": 0.1, "nag": 0.1, "adam": 0.003},
+    "train-files": {"sgd": 0.1, "nag": 0.1, "adagrad": 0.01, "adam": 0.003},
+}
+"""Learning rates by command and optimizer, for those that have not the optimizer's own."""
+_CHOICES = {
+    "{formats}": ["auto", *FORMATS],
+    "{networks}": sorted(networks.NETWORKS),
+    "{file_networks}": sorted(networks.FILE_NETWORKS),
+    "{kinds}": sorted(KINDS),
+}
 
 
-def with_values(words: Sequence[str]) -> list[str]:
-    """Return the words with negative numbers joined to their options: argparse takes "-1e3" for another option."""
-    found: list[str] = []
-    for word in words:
-        if found and found[-1].startswith("--") and "=" not in found[-1] and _NEGATIVE.fullmatch(word):
-            found[-1] += f"={word}"
-        else:
-            found.append(word)
-    return found
+@cache
+def table() -> Any:
+    """Return what ``options.json`` holds."""
+    text = Path(__file__).with_name("options.json").read_text(encoding="utf-8")
+    for name, value in _texts().items():
+        text = text.replace(f"{{{name}}}", value)
+    return json.loads(text)
 
 
-def add_contexts(group: Any) -> None:
-    """Add ``--contexts`` of the commands that work on several devices."""
-    group.add_argument(
-        "--contexts",
-        type=contexts,
-        default=[cpu()],
-        metavar="LIST",
-        help="devices, such as 'cpu(0),cpu(1)' (default: cpu(0))",
+def _texts() -> dict[str, str]:
+    """Return what the texts of the table leave open."""
+    widths = {name: kind.width for name, kind in networks.FILE_NETWORKS.items()}
+    hidden = {name: ",".join(map(str, kind.hidden)) for name, kind in networks.FILE_NETWORKS.items()}
+    return {
+        "hidden": _each_for(hidden),
+        "widths": _each_for(widths),
+        "rows": str(networks.TABLE_ROWS),
+        "network names": ", ".join(sorted(networks.NETWORKS)),
+        "kinds of models": "; ".join(f"{name}: {what}" for name, what in KINDS.items()),
+        "passes": ", ".join(option_types.PASSES),
+        **{f"rates of {command}": _told(rates) for command, rates in _USUAL_RATES.items()},
+    }
+
+
+def _each_for(sizes: Mapping[str, Any]) -> str:
+    return "; ".join(f"{size} for {name}" for name, size in sizes.items() if size)
+
+
+def _told(rates: Mapping[str, float]) -> str:
+    by_rate: dict[float, list[str]] = {}
+    for name, rate in rates.items():
+        by_rate.setdefault(rate, []).append(name)
+    return ", ".join(f"{rate:g} for {' and '.join(names)}" for rate, names in by_rate.items())
+
+
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the options of a command to its parser."""
+    for title, rows in table()["commands"][command]["groups"].items():
+        group: Any = parser.add_argument_group(title) if title else parser
+        for row in _rows(rows):
+            target = group if isinstance(row, dict) else group.add_mutually_exclusive_group()
+            for each in [row] if isinstance(row, dict) else _rows(row):
+                names, arguments = _arguments(**each)
+                target.add_argument(*names, **arguments)
+
+
+def own_options(*commands: str) -> frozenset[str]:
+    """Return the names that the values of the options of some commands have."""
+    groups = [rows for command in commands for rows in table()["commands"][command]["groups"].values()]
+    rows = [row for group in groups for row in _rows(group)]
+    return frozenset(
+        row.get("dest", _words(row["name"])[0][-1].lstrip("-").replace("-", "_")) for row in rows
     )
 
 
-def add_check_labels(group: Any, default: str) -> None:
-    """Add ``--check-labels``."""
-    group.add_argument(
-        "--check-labels",
-        choices=["raise", "warn", "ignore"],
-        default=default,
-        help="what to do when the first batch of an epoch has labels that are not classes of the network "
-        f"(default: {default})",
-    )
+def _rows(listed: Sequence[Any]) -> Iterator[Any]:
+    """Yield rows, with those that are shared in place of their name."""
+    for each in listed:
+        yield from table()["shared"][each] if isinstance(each, str) else [each]
 
 
-def add_input_shapes(parser: argparse.ArgumentParser) -> None:
-    """Add ``--shape`` of the commands that run random inputs."""
-    parser.add_argument(
-        "--shape",
-        type=input_shape,
-        action="append",
-        default=[],
-        metavar="[NAME=N,]C,H,W",
-        help="shape of one sample, or name and whole shape of an input, once for each "
-        "(default: as the network's files tell; what they leave open is assumed or asked for)",
-    )
+def _words(name: str) -> tuple[list[str], list[str]]:
+    """Return the names of an option, or the one of an argument, and what its value is called."""
+    words = name.split()
+    count = sum(word.startswith("-") for word in words) or 1
+    return words[:count], words[count:]
 
 
-def _refused(text: str, expected: str) -> argparse.ArgumentTypeError:
-    return argparse.ArgumentTypeError(f"{text!r}, expected {expected}")
+def _arguments(
+    name: str, help: str, type: Any = None, default: Any = None, **more: Any
+) -> tuple[list[str], dict[str, Any]]:
+    """Return the arguments of `add_argument` for a row."""
+    names, value = _words(name)
+    if default is not None and "(default" not in help:
+        help += f" (default: {f'{default:g}' if isinstance(default, float) else default})"
+    found = {"help": help, "default": default, **more}
+    if value:
+        found["metavar"] = value[0]
+    if type == "flag":
+        found.update(action="store_true", default=False)
+    elif type == "switch":
+        found.update(action=argparse.BooleanOptionalAction)
+    elif isinstance(type, list) or type in _CHOICES:
+        found["choices"] = _CHOICES.get(str(type), type)
+    elif type is not None:
+        found["type"] = getattr(option_types, type)
+    return names, found
 
 
-def filled(text: str) -> str:
-    """Read any text that is not empty."""
-    if not text.strip():
-        raise _refused(text, "a name")
-    return text
+def check_optimizer(args: argparse.Namespace) -> None:
+    """Check that the optimizer takes what is given for it."""
+    takes = inspect.signature(Optimizer.opt_registry[args.optimizer]).parameters
+    if args.momentum is not None and "momentum" not in takes:
+        raise ArgumentError(
+            f"--momentum {args.momentum:g} does not go with --optimizer {args.optimizer}, which has none"
+        )
 
 
-def whole(low: int, high: int = _MOST) -> Callable[[str], int]:
-    """Return what reads whole numbers from `low` to `high`."""
-
-    def read(text: str) -> int:
-        if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-            raise _refused(text, f"a whole number from {low} to {high}")
-        return int(text)
-
-    return read
-
-
-positive = whole(1)
-seed = whole(0, 2**32 - 1)
-
-
-def finite(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
-    """Return what reads numbers that `fits` takes and that are not absurdly large."""
-
-    def read(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not abs(number) <= _LARGEST or not fits(number):
-            raise _refused(text, expected)
-        return number
-
-    return read
-
-
-learning_rate = finite(f"a number above 0, at most {_LARGEST:.0f}", lambda number: number > 0)
-weight_decay = finite(f"a number from 0 to {_LARGEST:.0f}", lambda number: number >= 0)
-momentum = finite("a number from 0, below 1", lambda number: 0 <= number < 1)
-scale = finite(f"a number other than 0, at most {_LARGEST:.0f}", lambda number: number != 0)
-share = finite("a share from 0, below 1", lambda number: 0 <= number < 1)
-fraction = finite("a number from 0 to 1", lambda number: 0 <= number <= 1)
-
-
-def epoch(text: str) -> int | str:
-    """Read the number of an epoch, or "last" for what was saved within one."""
-    if text == LAST:
-        return text
-    try:
-        return whole(0)(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}, or {LAST!r}") from None
-
-
-def contexts(text: str) -> list[Context]:
-    """Read devices such as "cpu(0),cpu(1)"; "cpu" alone is "cpu(0)"."""
-    found = [_CONTEXT.fullmatch(part) for part in text.split(",")]
-    if not all(found):
-        raise _refused(text, "devices such as 'cpu(0),cpu(1)' or 'gpu(0)'")
-    devices = [Context(match[1], int(match[2] or match[3] or 0)) for match in found if match]
-    try:
-        return [each.check() for each in devices]
-    except MXNetError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-
-
-def device(text: str) -> Context:
-    """Read one device."""
-    found = contexts(text)
-    if len(found) != 1:
-        raise _refused(text, "one device")
-    return found[0]
-
-
-def workload(text: str) -> list[float]:
-    """Read shares of a batch per device, such as "1,3"."""
-    read = finite("positive numbers such as '1,3', one for each device", lambda number: number > 0)
-    try:
-        return [read(part) for part in text.split(",")]
-    except argparse.ArgumentTypeError as error:
-        raise _refused(text, str(error).partition(", expected ")[2]) from None
-
-
-def shape(text: str) -> tuple[int, ...]:
-    """Read the shape of one sample, such as "1,8,8"."""
-    parts = [part.strip() for part in text.strip().removeprefix("(").removesuffix(")").split(",")]
-    if len(parts) > 1 and not parts[-1]:  # as Python writes (64,)
-        parts.pop()
-    try:
-        return tuple(positive(part) for part in parts)
-    except argparse.ArgumentTypeError:
-        raise _refused(text, f"the shape of one sample such as '1,8,8', each from 1 to {_MOST}") from None
-
-
-def input_shape(text: str) -> tuple[str | None, tuple[int, ...]]:
-    """Read an input's name and its whole shape, such as "data=1,3,224,224", or the shape of one sample alone.
-
-    A colon may stand in place of the equals sign.
-    """
-    name, equals, sizes = text.rpartition("=" if "=" in text else ":")
-    expected = "a name and a shape such as 'data=1,3,224,224', or the shape of one sample such as '3,224,224'"
-    if bool(name) != bool(equals):
-        raise _refused(text, expected)
-    try:
-        return name or None, shape(sizes)
-    except argparse.ArgumentTypeError:
-        raise _refused(text, expected) from None
-
-
-def input_file(text: str) -> str:
-    """Read the name of a file that is there."""
-    if os.path.isdir(text):
-        raise _refused(text, "a file; this is a folder")
-    if not os.path.exists(text):
-        raise _refused(text, "a file; there is none of this name")
-    return text
-
-
-def optimizer_name(text: str) -> str:
-    """Read the name of an optimizer that wants no arguments beyond those of all."""
-    names = sorted(name for name in optimizers.offered() if not _required(optimizers.find(name)))
-    if text.lower() not in names:
-        raise _refused(text, f"one of {', '.join(names)}")
-    return text.lower()
-
-
-def _required(kind: Any) -> list[str]:
-    """Return the arguments of a class that have no default."""
-    every = inspect.signature(kind).parameters.values()
-    return [one.name for one in every if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
-
-
-def store(text: str) -> str | None:
-    """Read the name of a kvstore; "none" is None."""
-    if text.lower() == "none":
-        return None
-    if text.lower() in kvstore.DIST:
-        return text.lower()
-    try:
-        kvstore.create(text)
-    except DeviceError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-    except MXNetError:
-        raise _refused(text, "local, device, dist_sync, dist_async or none") from None
-    return text
+def optimizer_params(args: argparse.Namespace, command: str) -> dict[str, Any]:
+    """Return the arguments of a command's optimizer that do not depend on data."""
+    momentum = _USUAL_MOMENTUM.get(args.optimizer) if args.momentum is None else args.momentum
+    rate = _USUAL_RATES[command].get(args.optimizer) if args.lr is None else args.lr
+    found = {"wd": args.wd, "momentum": momentum, "learning_rate": rate}
+    return {name: value for name, value in found.items() if value is not None}

@@ -14,45 +14,12 @@ import numpy as np
 from .. import io
 from ..base import ArgumentError, ShapeError
 from ..module import Module
-from . import data, files, networks, options, saved
+from . import data, files, networks, saved
 from .shapes import data_input, fitted, width
 
 
-def add_commands(commands: Any) -> None:
-    """Add ``predict`` to the subcommands of the command line."""
-    parser = commands.add_parser(
-        "predict",
-        help="run samples through a saved network",
-        description="Print or write a CSV with one row per sample: its number, the class, the probabilities. "
-        "Without --data the samples are the digits that `fit` keeps for validation.",
-    )
-    parser.set_defaults(run=_run)
-    saved.add_arguments(parser, "model")
-    group = data.add_options(parser)
-    which = group.add_mutually_exclusive_group()
-    which.add_argument(
-        "--validation",
-        type=options.fraction,
-        metavar="SHARE",
-        help="only the samples that `fit --validation SHARE` keeps apart (default: all of --data, 0.2 of the digits)",
-    )
-    which.add_argument(
-        "--validation-column",
-        type=options.filled,
-        metavar="COLUMN",
-        help="only the samples that `fit --validation-column COLUMN` keeps apart (default: all)",
-    )
-    group = parser.add_argument_group("running")
-    group.add_argument(
-        "--output", type=options.filled, metavar="FILE", help="write the CSV there (default: standard output)"
-    )
-    options.add_contexts(group)
-    group.add_argument(
-        "--batch-size", type=options.positive, default=256, help="samples per step (default: 256)"
-    )
-
-
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Run samples through a network, and write its scores as a CSV."""
     if args.output is not None:
         files.check_output(args.output, "--output")
     found = saved.find(args, default="model")

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from .. import checkpoint, symbol
 from ..base import ArgumentError
 from ..ndarray import NDArray
-from ..ndarray.safetensors_header import looks_like
+from ..ndarray.safetensors import looks_like
 from ..symbol import Symbol
-from . import networks, options
-from .kinds import find as find_place
+from . import networks
+from .models import find as find_place
 from .models import read, read_values
 
 _SAMPLE = (1, 8, 8)
@@ -39,67 +39,18 @@ class SavedNetwork:
         return self.name if self.params_file is None else f"{self.name}, parameters from {self.params_file}"
 
 
-def add_arguments(parser: argparse.ArgumentParser, default: str, by_name: bool = False) -> None:
-    """Add the arguments that `find` reads.
-
-    Args:
-        default: what the help says is taken if none is given.
-        by_name: whether networks that come along may be named too, as in `explain lenet`.
-    """
-    group = parser.add_argument_group("network")
-    names = sorted(networks.NETWORKS)
-    or_name = f", or one of {', '.join(names)}" if by_name else ""
-    group.add_argument(
-        "net",
-        nargs="?",
-        metavar="NET",
-        type=options.filled,
-        help="prefix of a saved network, its -symbol.json, or a folder or .safetensors file that has all of "
-        f"it{or_name} (default: {default})",
-    )
-    group.add_argument(
-        "params",
-        nargs="?",
-        metavar="PARAMS",
-        type=options.input_file,
-        help="file of its parameters (default: those of --epoch for a prefix, none for a -symbol.json)",
-    )
-    group.add_argument(
-        "--prefix", type=options.filled, help="another way to give NET, if it is a prefix (default: NET)"
-    )
-    group.add_argument(
-        "--symbol",
-        type=options.input_file,
-        metavar="FILE",
-        help="another way to give NET, if it is a -symbol.json (default: NET)",
-    )
-    group.add_argument(
-        "--params",
-        type=options.input_file,
-        metavar="FILE",
-        dest="params_option",
-        help="another way to give PARAMS (default: PARAMS)",
-    )
-    group.add_argument(
-        "--epoch",
-        type=options.epoch,
-        help=f"epoch of the prefix, or {checkpoint.LAST!r} (default: the last one saved)",
-    )
-    parser.set_defaults(network=None, classes=None, by_name=by_name)
-    if by_name:
-        group.add_argument("--network", choices=names, help="one that comes along (default: NET)")
-        group.add_argument(
-            "--classes", type=options.positive, help="number of its classes, if it comes along (default: 10)"
-        )
-
-
 def find(args: argparse.Namespace, default: str | None = None) -> SavedNetwork:
     """Return the network that the arguments of `add_arguments` name.
 
     Args:
         default: what NET is if nothing is named; None = that is an error.
     """
-    given = {"NET": args.net, "--prefix": args.prefix, "--symbol": args.symbol, "--network": args.network}
+    given = {
+        "NET": args.net,
+        "--prefix": args.prefix,
+        "--symbol": args.symbol,
+        "--network": vars(args).get("network"),
+    }
     named = {option: name for option, name in given.items() if name is not None}
     if len(named) > 1:
         shown = " and ".join(f"{option} {name}" for option, name in named.items())
@@ -110,9 +61,9 @@ def find(args: argparse.Namespace, default: str | None = None) -> SavedNetwork:
     option, name = next(iter(named.items()), ("NET", default))
     if name is None:
         raise ArgumentError("which network? Expected NET: the prefix of a saved one, or its -symbol.json")
-    if option == "--network" or (option == "NET" and args.by_name and name in networks.NETWORKS):
+    if option == "--network" or (option == "NET" and "network" in args and name in networks.NETWORKS):
         return _built_in(args, name, params, may_be_saved="NET" in named)
-    if args.classes is not None:
+    if vars(args).get("classes") is not None:
         raise ArgumentError(f"--classes {args.classes} goes with --network; {name} is a saved network")
     if args.prefix is None and (os.path.isfile(name) or os.path.isdir(name)):
         if args.epoch is not None:

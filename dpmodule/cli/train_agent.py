@@ -11,35 +11,28 @@ from typing import Any
 
 from ..agents.create import create_task
 from ..agents.options import options_file
+from ..agents.parser import ParlaiParser
 from ..agents.teachers import is_training
 from ..base import ArgumentError, StateError
 from ..module.boundary import BatchBoundary
-from . import agent_options, files, options
+from . import agents, files
 from .agent_checkpoint import AgentCheckpoint
-from .agent_options import Options
-from .command import Command
-from .interrupted import tell_resume
+from .agents import Options
+from .files import Command, tell_resume
 
-_ABOUT = (
-    "Train an agent on a task: copy by copy, in batches (-bs), by several workers without locks (-nt), or both. After "
-    "every epoch it is validated, and the best is kept as --model-file. What is saved there is trained further. Ctrl-C "
-    "saves the training and prints the command that resumes it."
-)
 _FALLING = ("loss", "ppl", "mean_rank")
 """Metrics that are better when they are smaller."""
 
 Report = Mapping[str, Any]
 
 
-def run(words: Sequence[str], command: Command) -> int:
+def run(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
     """Look at what may be wrong, then train; return the exit code."""
-    parser = agent_options.make_parser("train-agent", _ABOUT)
-    _add_options(parser.add_argument_group("training"))
     opt = parser.parse_args(words, print_args=False)
     _check(opt, command)
     saved = AgentCheckpoint(opt)
     done = 0 if saved.state is None else saved.state["parleys"]
-    agent_options.seed_all({**opt, "seed": int(opt.get("seed") or 0) + done})  # not what was drawn before
+    agents.seed_all({**opt, "seed": int(opt.get("seed") or 0) + done})  # not what was drawn before
     agent = _agent(opt, saved.agent)
     with _world({**opt, **saved.world_options()}, agent) as world:
         saved.load_counts(world)
@@ -47,52 +40,6 @@ def run(words: Sequence[str], command: Command) -> int:
         training.run()
         return training.verdict()
     raise KeyboardInterrupt  # at which the world has ended quietly
-
-
-def _add_options(group: Any) -> None:
-    group.add_argument(
-        "-et", "--evaltask", metavar="NAMES", help="tasks to validate on (default: those of --task)"
-    )
-    group.add_argument(
-        "-ve",
-        "--validation-every",
-        type=options.whole(0),
-        default=1,
-        metavar="EPOCHS",
-        help="how often to validate; 0: never, the last state is kept (default: 1)",
-    )
-    group.add_argument(
-        "-vmt",
-        "--validation-metric",
-        type=options.filled,
-        default="accuracy",
-        metavar="NAME",
-        help="what tells the best (default: accuracy)",
-    )
-    group.add_argument(
-        "-im",
-        "--init-model",
-        metavar="PATH",
-        help="a saved agent to begin with (default: that of --model-file)",
-    )
-    group.add_argument(
-        "-stim",
-        "--save-every-n-secs",
-        type=options.finite("seconds from 0 on", lambda seconds: seconds >= 0),
-        default=0,
-        metavar="SECONDS",
-        help="how often to save within epochs, too, for --resume (default: 0, never)",
-    )
-    group.add_argument(
-        "--resume",
-        action="store_true",
-        help="continue what Ctrl-C or --save-every-n-secs has saved, if there is something, with the rest of the epoch",
-    )
-    group.add_argument("--overwrite", action="store_true", help="remove what is saved as --model-file first")
-    group.add_argument(
-        "--target", type=options.fraction, help="accuracy below which the exit status is 1 (default: none)"
-    )
-    group.add_argument("--quiet", action="store_true", help="no progress bar, and no line for each epoch")
 
 
 def _check(opt: Options, command: Command) -> None:
@@ -110,8 +57,8 @@ def _check(opt: Options, command: Command) -> None:
         return
     files.check_output(path, "--model-file")
     if opt["overwrite"]:
-        agent_options.remove(path)
-    agent_options.refuse_others(opt, command)
+        agents.remove(path)
+    agents.refuse_others(opt, command)
     files.make_folder(path)
 
 
@@ -119,8 +66,8 @@ def _agent(opt: Options, saved: str | None) -> Any:
     """Return the agent that is going to be trained: as it was `saved`, if it was."""
     begin = saved or opt["init_model"]
     if begin is None:
-        return agent_options.create(opt)
-    return agent_options.create({**opt, "model_file": begin}, is_saved=True)
+        return agents.create(opt)
+    return agents.create({**opt, "model_file": begin}, is_saved=True)
 
 
 def _world(opt: Options, agent: Any) -> Any:
@@ -201,7 +148,7 @@ class _AgentTraining:
             seconds = max(time.monotonic() - began, 1e-9)
             total = self._last.get("total", 0)
             self._say(
-                f"epoch {epoch}: {agent_options.shown(self._last)}; {seconds:.1f} s ({total / seconds:,.0f} a second)"
+                f"epoch {epoch}: {agents.shown(self._last)}; {seconds:.1f} s ({total / seconds:,.0f} a second)"
             )
             world.reset_metrics()
             every = self._opt["validation_every"]
@@ -216,12 +163,10 @@ class _AgentTraining:
     def _epoch(self, until: float, boundary: BatchBoundary) -> None:
         """Train until there have been so many epochs."""
         world = self._world
-        with agent_options.progress(
-            world.num_examples(), f"epoch {math.ceil(until)}", self._opt["quiet"]
-        ) as bar:
+        with agents.progress(world.num_examples(), f"epoch {math.ceil(until)}", self._opt["quiet"]) as bar:
             while world.get_total_epochs() < until:
                 self._is_within_parley = True
-                agent_options.step(world, bar)
+                agents.step(world, bar)
                 self._is_within_parley = False
                 if boundary.asked:
                     raise KeyboardInterrupt
@@ -230,7 +175,7 @@ class _AgentTraining:
 
     def _validate(self, when: str, save: bool) -> None:
         """Validate, and keep the agent if it is better than it was."""
-        report = agent_options.evaluate(self._valid, "validation", self._opt["quiet"])
+        report = agents.evaluate(self._valid, "validation", self._opt["quiet"])
         report = {**report, "accuracy": report.get("accuracy", 0.0)}  # none if every reply lacks a text
         if self._metric not in report:
             names = ", ".join(name for name, value in report.items() if isinstance(value, (int, float)))
@@ -243,7 +188,7 @@ class _AgentTraining:
             self._best = score, report
             if save:
                 self._save(self._opt["model_file"])
-        self._say(f"{when}: validation {agent_options.shown(report)}{' (best)' if is_best else ''}")
+        self._say(f"{when}: validation {agents.shown(report)}{' (best)' if is_best else ''}")
 
     def _save(self, path: str | None) -> None:
         if path:
@@ -288,9 +233,7 @@ class _AgentTraining:
         if path is None:
             return
         self._saved.remove()
-        print(
-            f"written: {', '.join(agent_options.saved_files(path)) or 'nothing, this agent has nothing to save'}"
-        )
+        print(f"written: {', '.join(agents.saved_files(path)) or 'nothing, this agent has nothing to save'}")
 
     def verdict(self) -> int:
         """Print what has been reached, and return the exit code."""

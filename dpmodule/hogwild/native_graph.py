@@ -10,29 +10,6 @@ from ..graph.node import Entry, Node
 from ..symbol import Symbol
 from .slot_feed import SlotFeed
 
-KINDS = (
-    "Pool",
-    "Lookup",
-    "Numbers",
-    "FullyConnected",
-    "Unary",
-    "Binary",
-    "Concat",
-    "Reduce",
-    "Dropout",
-    "Softmax",
-    "Pick",
-    "Total",
-    "SoftmaxOutput",
-    "Logistic",
-    "Linear",
-    "MakeLoss",
-    "CrossEntropy",
-    "Argmax",
-    "Stop",
-)
-"""As StepKind in native/hogwild/plan.hpp."""
-
 LOSSES = ("SoftmaxOutput", "LogisticRegressionOutput", "LinearRegressionOutput", "MakeLoss", "make_loss")
 
 
@@ -95,13 +72,14 @@ class NativeSteps:
     """The steps of a graph, as they are collected.
 
     Attributes:
-        steps: kind, output, inputs, whole numbers and numbers of each step.
+        steps: kind, function, output, inputs, whole numbers and numbers of each step; kinds and functions are names in
+            native/hogwild/plan.hpp and native/kernels.
         tables_of: by slot the smallest table that its values are rows of, and how many rows that has.
     """
 
     def __init__(self, feed: SlotFeed) -> None:
         self.values: list[StepValue] = []
-        self.steps: list[tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[float, ...]]] = []
+        self.steps: list[tuple[str, str, int, tuple[int, ...], tuple[int, ...], tuple[float, ...]]] = []
         self.heads: list[StepValue] = []
         self.tables_of: dict[str, tuple[str, int]] = {}
         self.numbers: set[str] = set()
@@ -123,13 +101,12 @@ class NativeSteps:
         ints: tuple[int, ...] = (),
         floats: tuple[float, ...] = (),
         single: bool = False,
+        function: str = "",
     ) -> StepValue:
         """Add a step and return what it makes."""
         value = StepValue(len(self.values), prod(tail), tail, single)
         self.values.append(value)
-        self.steps.append(
-            (KINDS.index(kind), value.index, tuple(each.index for each in inputs), ints, floats)
-        )
+        self.steps.append((kind, function, value.index, tuple(each.index for each in inputs), ints, floats))
         return value
 
     def slot(self, name: str) -> int:

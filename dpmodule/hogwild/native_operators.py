@@ -13,25 +13,14 @@ from .native_graph import Found, Handler, LookedUp, NativeSteps, SlotInput, Step
 
 Shape = tuple[int, ...]
 
-POOLS = ("sum", "mean", "sqrt", "max", "first", "last")
-"""As Pool in native/hogwild/table_gradient.hpp."""
-
-# As Unary in native/autobatch/kernels.hpp; from 100 on, those of native/hogwild/pointwise_layers.cpp.
-_TANH, _LOGISTIC, _RECTIFY, _EXP, _SQRT, _ELU, _SELU, _LOG, _SQUARE, _CUBE, _ABS, _RECIPROCAL, _SOFTSIGN = (
-    range(13)
-)
-_NEGATE, _SCALE, _SHIFT, _SUBTRACT_FROM, _COPY = range(32, 37)
-_SOFTRELU, _LEAKY, _CLIP, _GELU, _WHOLE = range(100, 105)
-_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _EQUAL = 0, 1, 2, 3, 100
-
 ACTIVATIONS = {
-    "relu": _RECTIFY,
-    "sigmoid": _LOGISTIC,
-    "softrelu": _SOFTRELU,
-    "softsign": _SOFTSIGN,
-    "tanh": _TANH,
+    "relu": "rectify",
+    "sigmoid": "logistic",
+    "softrelu": "softrelu",
+    "softsign": "softsign",
+    "tanh": "tanh",
 }
-_LEAKY_KINDS = {"leaky": _LEAKY, "elu": _ELU, "selu": _SELU, "gelu": _GELU}
+"""The kernels of activation functions."""
 
 HANDLERS: dict[str, Handler] = {}
 """By the name of the operator what makes its steps; an operator that is not here is not known."""
@@ -70,8 +59,8 @@ def _sequence_pool(graph: NativeSteps, node: Node, inputs: list[Found], shape: S
     if rows.squared and node.a.pool_type == "max":
         raise refuse(node, "the largest of squares")
     table = graph.parameter_number(rows.table)
-    ints = (graph.slot(rows.slot), table, POOLS.index(node.a.pool_type), int(rows.squared))
-    return graph.add("Pool", [], (rows.width,), ints)
+    ints = (graph.slot(rows.slot), table, int(rows.squared))
+    return graph.add("Pool", [], (rows.width,), ints, function=node.a.pool_type)
 
 
 # dense layers
@@ -101,15 +90,10 @@ def _concat(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -
 
 
 def _unary(
-    graph: NativeSteps,
-    node: Node,
-    inputs: Sequence[Found],
-    kind: int,
-    first: float = 0.0,
-    second: float = 0.0,
+    graph: NativeSteps, node: Node, inputs: Sequence[Found], function: str, number: float = 0.0
 ) -> StepValue:
     data = graph.matrix(node, inputs[0])
-    return graph.add("Unary", [data], data.tail, (kind,), (first, second), data.single)
+    return graph.add("Unary", [data], data.tail, (), (number,), data.single, function)
 
 
 @_knows("Activation")
@@ -119,22 +103,22 @@ def _activation(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shap
 
 @_knows("LeakyReLU")
 def _leaky_relu(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    if node.a.act_type not in _LEAKY_KINDS:
+    if node.a.act_type not in ("leaky", "elu", "selu", "gelu"):
         raise refuse(node, f"act_type={node.a.act_type!r}")
-    return _unary(graph, node, inputs, _LEAKY_KINDS[node.a.act_type], node.a.slope)
+    return _unary(graph, node, inputs, node.a.act_type, node.a.slope)
 
 
 _PLAIN = {
-    "relu": _RECTIFY,
-    "sigmoid": _LOGISTIC,
-    "tanh": _TANH,
-    "softsign": _SOFTSIGN,
-    "exp": _EXP,
-    "log": _LOG,
-    "sqrt": _SQRT,
-    "abs": _ABS,
-    "negative": _NEGATE,
-    "_copy": _COPY,
+    "relu": "rectify",
+    "sigmoid": "logistic",
+    "tanh": "tanh",
+    "softsign": "softsign",
+    "exp": "exp",
+    "log": "log",
+    "sqrt": "sqrt",
+    "abs": "abs",
+    "negative": "negate",
+    "_copy": "identity",
 }
 
 
@@ -148,25 +132,24 @@ def _square(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -
     rows = inputs[0]
     if isinstance(rows, LookedUp) and not rows.squared:
         return LookedUp(rows.slot, rows.table, rows.width, squared=True)
-    return _unary(graph, node, inputs, _SQUARE)
+    return _unary(graph, node, inputs, "square")
 
 
-_WITH_SCALAR: dict[str, Callable[[float], tuple[int, float, float]]] = {
-    "_plus_scalar": lambda x: (_SHIFT, x, 0.0),
-    "_minus_scalar": lambda x: (_SHIFT, -x, 0.0),
-    "_rminus_scalar": lambda x: (_SUBTRACT_FROM, x, 0.0),
-    "_mul_scalar": lambda x: (_SCALE, x, 0.0),
-    "_div_scalar": lambda x: (_SCALE, 1.0 / x if x else math.inf, 0.0),
-    "_rdiv_scalar": lambda x: (_RECIPROCAL, x, 0.0),
-    "_maximum_scalar": lambda x: (_CLIP, x, math.inf),
-    "_minimum_scalar": lambda x: (_CLIP, -math.inf, x),
+_WITH_SCALAR: dict[str, Callable[[float], tuple[str, float]]] = {
+    "_plus_scalar": lambda x: ("shift", x),
+    "_minus_scalar": lambda x: ("shift", -x),
+    "_rminus_scalar": lambda x: ("rsub", x),
+    "_mul_scalar": lambda x: ("scale", x),
+    "_div_scalar": lambda x: ("scale", 1.0 / x if x else math.inf),
+    "_rdiv_scalar": lambda x: ("recip", x),
+    "_maximum_scalar": lambda x: ("at_least", x),
+    "_minimum_scalar": lambda x: ("at_most", x),
 }
 
 
 @_knows(*_WITH_SCALAR)
 def _with_scalar(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    kind, first, second = _WITH_SCALAR[_name(node)](float(node.a.scalar))
-    return _unary(graph, node, inputs, kind, first, second)
+    return _unary(graph, node, inputs, *_WITH_SCALAR[_name(node)](float(node.a.scalar)))
 
 
 @_knows("_power_scalar")
@@ -178,7 +161,8 @@ def _power(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) ->
 
 @_knows("clip")
 def _clip(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    return _unary(graph, node, inputs, _CLIP, node.a.a_min, node.a.a_max)
+    low = _unary(graph, node, inputs, "at_least", node.a.a_min)
+    return _unary(graph, node, [low], "at_most", node.a.a_max)
 
 
 @_knows("Cast")
@@ -188,13 +172,12 @@ def _cast(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> 
         return graph.matrix(node, inputs[0])
     if name not in ("int32", "int64"):
         raise refuse(node, f"dtype={name}")
-    return _unary(graph, node, inputs, _WHOLE)
+    return _unary(graph, node, inputs, "truncate")
 
 
 @_knows("BlockGrad")
 def _block_gradient(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    data = graph.matrix(node, inputs[0])
-    return graph.add("Stop", [data], data.tail, single=data.single)
+    return _unary(graph, node, inputs, "nobackprop")
 
 
 @_knows("Dropout")
@@ -206,13 +189,13 @@ def _dropout(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) 
 
 
 _BINARY = {
-    "add": _ADD,
-    "plus": _ADD,
-    "sub": _SUBTRACT,
-    "minus": _SUBTRACT,
-    "mul": _MULTIPLY,
-    "div": _DIVIDE,
-    "equal": _EQUAL,
+    "add": "add",
+    "plus": "add",
+    "sub": "sub",
+    "minus": "sub",
+    "mul": "mul",
+    "div": "div",
+    "equal": "equal",
 }
 
 
@@ -222,13 +205,13 @@ _BINARY = {
     "_equal",
 )
 def _binary(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    kind = _BINARY[_name(node).rpartition("_")[2]]
-    if len(inputs) == 2 and kind == _MULTIPLY and inputs[0] == inputs[1] and isinstance(inputs[0], LookedUp):
+    function = _BINARY[_name(node).rpartition("_")[2]]
+    if len(inputs) == 2 and function == "mul" and inputs[0] == inputs[1] and isinstance(inputs[0], LookedUp):
         return _square(graph, node, inputs, shape)
-    return _combined(graph, node, kind, inputs)
+    return _combined(graph, node, function, inputs)
 
 
-def _combined(graph: NativeSteps, node: Node, kind: int, inputs: Sequence[Found]) -> StepValue:
+def _combined(graph: NativeSteps, node: Node, function: str, inputs: Sequence[Found]) -> StepValue:
     if len(inputs) != 2:
         raise refuse(node, "one side is a parameter")
     left, right = (graph.matrix(node, each) for each in inputs)
@@ -236,14 +219,14 @@ def _combined(graph: NativeSteps, node: Node, kind: int, inputs: Sequence[Found]
     if left.single != right.single or not fits:
         raise refuse(node, f"shapes (N, {left.tail}) and (N, {right.tail})")
     tail = left.tail if left.width >= right.width else right.tail
-    return graph.add("Binary", [left, right], tail, (kind,), single=left.single)
+    return graph.add("Binary", [left, right], tail, single=left.single, function=function)
 
 
 @_knows("add_n")
 def _add_n(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     total = graph.matrix(node, inputs[0])
     for each in inputs[1:]:
-        total = _combined(graph, node, _ADD, [total, each])
+        total = _combined(graph, node, "add", [total, each])
     return total
 
 

@@ -9,21 +9,33 @@ import numpy as np
 
 from ..base import ArgumentError
 from ..ndarray import NDArray, array
+from ..ops.image.color import EIGENVALUES, EIGENVECTORS
 from .augment import (
     Augmenter,
     CastAug,
     CenterCropAug,
+    ColorJitterAug,
+    ColorNormalizeAug,
+    ForceResizeAug,
     HorizontalFlipAug,
+    HueJitterAug,
+    LightingAug,
     RandomCropAug,
+    RandomGrayAug,
     RandomSizedCropAug,
     ResizeAug,
 )
-from .color import ColorJitterAug, ColorNormalizeAug, HueJitterAug, LightingAug, RandomGrayAug
+from .det_augment import (
+    DetAugmenter,
+    DetBorrowAug,
+    DetHorizontalFlipAug,
+    DetRandomCropAug,
+    DetRandomPadAug,
+    DetRandomSelectAug,
+)
 
-_MEAN = (123.68, 116.28, 103.53)
-_STD = (58.395, 57.12, 57.375)
-_EIGVAL = (55.46, 4.794, 1.148)
-_EIGVEC = ((-0.5675, 0.7192, 0.4009), (-0.5808, -0.0045, -0.8140), (-0.5836, -0.6948, 0.4203))
+MEAN = (123.68, 116.28, 103.53)
+STD = (58.395, 57.12, 57.375)
 
 
 def CreateAugmenter(
@@ -93,7 +105,7 @@ def color_changes(
     if hue:
         changes.append(HueJitterAug(hue))
     if pca_noise > 0:
-        changes.append(LightingAug(pca_noise, np.array(_EIGVAL), np.array(_EIGVEC)))
+        changes.append(LightingAug(pca_noise, np.array(EIGENVALUES), np.array(EIGENVECTORS)))
     if rand_gray > 0:
         changes.append(RandomGrayAug(rand_gray))
     return changes
@@ -103,10 +115,119 @@ def normalization(
     owner: str, mean: Any, std: Any, make: Callable[[tuple[float, ...]], Any] = array
 ) -> list[Augmenter]:
     """Return the change that subtracts `mean` and divides by `std`, if there are any; `make` makes ImageNet's."""
-    mean, std = make(_MEAN) if mean is True else mean, make(_STD) if std is True else std
+    mean, std = make(MEAN) if mean is True else mean, make(STD) if std is True else std
     for name, value in (("mean", mean), ("std", std)):
         if value is None:
             continue
         if not isinstance(value, (NDArray, np.ndarray)) or value.shape[:1] not in ((1,), (3,)):
             raise ArgumentError(f"{owner}: {name} is {value!r}, expected True or an array of 1 or 3 numbers")
     return [] if mean is None and std is None else [ColorNormalizeAug(mean, std)]
+
+
+def CreateMultiRandCropAugmenter(
+    min_object_covered: Any = 0.1,
+    aspect_ratio_range: Any = (0.75, 1.33),
+    area_range: Any = (0.05, 1.0),
+    min_eject_coverage: Any = 0.3,
+    max_attempts: Any = 50,
+    skip_prob: float = 0,
+) -> DetRandomSelectAug:
+    """Make a change that crops by one of several rules, chosen at random.
+
+    Each argument of a rule is one value for all rules, or a list with one per rule.
+
+    Args:
+        min_object_covered: as for `DetRandomCropAug`.
+        aspect_ratio_range: as for `DetRandomCropAug`.
+        area_range: as for `DetRandomCropAug`.
+        min_eject_coverage: as for `DetRandomCropAug`.
+        max_attempts: as for `DetRandomCropAug`.
+        skip_prob: probability of not cropping.
+
+    Raises:
+        ArgumentError: lists of different lengths.
+    """
+    given = {
+        "min_object_covered": min_object_covered,
+        "aspect_ratio_range": aspect_ratio_range,
+        "area_range": area_range,
+        "min_eject_coverage": min_eject_coverage,
+        "max_attempts": max_attempts,
+    }
+    lists = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
+    count = max(map(len, lists.values()))
+    for name, values in lists.items():
+        if len(values) not in (1, count):
+            raise ArgumentError(
+                f"CreateMultiRandCropAugmenter: {name} has {len(values)} values, expected 1 or {count}"
+            )
+    rules = [
+        DetRandomCropAug(**{name: values[i % len(values)] for name, values in lists.items()})
+        for i in range(count)
+    ]
+    return DetRandomSelectAug(rules, skip_prob=skip_prob)
+
+
+def CreateDetAugmenter(
+    data_shape: tuple[int, int, int],
+    resize: int = 0,
+    rand_crop: float = 0,
+    rand_pad: float = 0,
+    rand_gray: float = 0,
+    rand_mirror: bool = False,
+    mean: Any = None,
+    std: Any = None,
+    brightness: float = 0,
+    contrast: float = 0,
+    saturation: float = 0,
+    pca_noise: float = 0,
+    hue: float = 0,
+    inter_method: int = 2,
+    min_object_covered: Any = 0.1,
+    aspect_ratio_range: Any = (0.75, 1.33),
+    area_range: Any = (0.05, 3.0),
+    min_eject_coverage: Any = 0.3,
+    max_attempts: Any = 50,
+    pad_val: Any = (127, 127, 127),
+) -> list[DetAugmenter]:
+    """Make the usual list of changes for detection.
+
+    Args:
+        data_shape: (channels, height, width) of the result.
+        resize: length in pixels that the shorter edge gets first; 0 for none.
+        rand_pad: probability of a border.
+        rand_gray: probability of making an image grey.
+        rand_mirror: whether every other image, at random, is mirrored.
+        mean: what to subtract, (3,) or (1,); True for the mean of ImageNet.
+        std: what to divide by, (3,) or (1,); True for the deviation of ImageNet.
+        brightness: change brightness by a factor of up to 1 +- this.
+        contrast: the same for contrast.
+        saturation: the same for saturation.
+        pca_noise: standard deviation of noise along the colors' principal axes.
+        hue: change hue by up to this, in half turns of the color circle.
+        inter_method: as for `imresize`.
+        min_object_covered: as for `CreateMultiRandCropAugmenter`.
+        aspect_ratio_range: the same, and of the larger image under `rand_pad`.
+        area_range: the same, and the largest area under `rand_pad`.
+        min_eject_coverage: as for `CreateMultiRandCropAugmenter`.
+        max_attempts: the same, and of sizes under `rand_pad`.
+        pad_val: color of the border.
+
+    Raises:
+        ArgumentError: a mean or deviation of another form, or lists of different lengths.
+    """
+    changes: list[DetAugmenter] = []
+    if resize > 0:
+        changes.append(DetBorrowAug(ResizeAug(resize, inter_method)))
+    if rand_crop > 0:
+        rules = min_object_covered, aspect_ratio_range, area_range, min_eject_coverage, max_attempts
+        changes.append(CreateMultiRandCropAugmenter(*rules, skip_prob=1 - rand_crop))
+    if rand_mirror:
+        changes.append(DetHorizontalFlipAug(0.5))
+    if rand_pad > 0:  # after the crop: a large border makes objects small
+        border = DetRandomPadAug(aspect_ratio_range, (1.0, area_range[1]), max_attempts, pad_val)
+        changes.append(DetRandomSelectAug([border], 1 - rand_pad))
+    simple = [ForceResizeAug((data_shape[2], data_shape[1]), inter_method), CastAug()]
+    simple += color_changes(brightness, contrast, saturation, hue, pca_noise, rand_gray)
+    simple += normalization("CreateDetAugmenter", mean, std, np.array)
+    return changes + [DetBorrowAug(each) for each in simple]

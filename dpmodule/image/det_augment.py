@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import warnings
@@ -14,8 +13,8 @@ import numpy as np
 
 from ..base import ArgumentError, DTypeError, numeric_types
 from ..ndarray import NDArray
-from ..ndarray.convert import jsonable
-from .augment import Augmenter
+from ..ops.image.objects import areas, common_areas, has_area, mirror_objects, project
+from .augment import Augmenter, Dumped
 from .functions import copyMakeBorder, fixed_crop
 
 _logger = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ Box = tuple[int, int, int, int]
 _ISOLATED = 16
 
 
-class DetAugmenter:
+class DetAugmenter(Dumped):
     """Base of the changes to images and their objects.
 
     A subclass defines `__call__`, which may change image and labels in place.
@@ -34,13 +33,6 @@ class DetAugmenter:
     Args:
         **kwargs: the subclass's arguments, for `dumps`.
     """
-
-    def __init__(self, **kwargs: Any) -> None:
-        self._kwargs = jsonable(kwargs)
-
-    def dumps(self) -> Any:
-        """Return the class's name and arguments as JSON text."""
-        return json.dumps([type(self).__name__.lower(), self._kwargs])
 
     def __call__(self, src: NDArray, label: Labels) -> Changed:
         """Change an image, (H, W, C), and its objects, (N, 5 or more): class, left, top, right, bottom."""
@@ -109,9 +101,7 @@ class DetHorizontalFlipAug(DetAugmenter):
         """Return the changed image and its objects."""
         if random.random() < self.p:
             src = NDArray(src.raw.flip(1), src.context)
-            left = label[:, 1].copy()
-            label[:, 1] = 1.0 - label[:, 3]
-            label[:, 3] = 1.0 - left
+            mirror_objects(label)
         return src, label
 
 
@@ -125,11 +115,16 @@ def _span(owner: str, name: str, value: Any) -> tuple[Any, Any]:
     return value, value
 
 
-def _areas(boxes: Labels) -> Labels:
-    """Return the areas of boxes left, top, right, bottom."""
-    sides = np.maximum(0, boxes[:, 2:4] - boxes[:, 0:2])
-    areas: Labels = sides[:, 0] * sides[:, 1]
-    return areas
+def _is_possible(owner: str, aspect_ratio_range: Any, area_range: Any, above: float) -> bool:
+    """Say whether areas up to one above `above` and aspect ratios can be drawn, and warn if not."""
+    if area_range[1] <= above or area_range[0] > area_range[1]:
+        wrong = f"area_range is {area_range}"
+    elif aspect_ratio_range[0] > aspect_ratio_range[1] or aspect_ratio_range[0] <= 0:
+        wrong = f"aspect_ratio_range is {aspect_ratio_range}"
+    else:
+        return True
+    warnings.warn(f"{owner} does nothing: {wrong}", stacklevel=3)
+    return False
 
 
 class DetRandomCropAug(DetAugmenter):
@@ -165,15 +160,7 @@ class DetRandomCropAug(DetAugmenter):
         self.max_attempts = max_attempts
         self.aspect_ratio_range = aspect_ratio_range
         self.area_range = area_range
-        self.enabled = False
-        if area_range[1] <= 0 or area_range[0] > area_range[1]:
-            warnings.warn(f"DetRandomCropAug does nothing: area_range is {area_range}", stacklevel=2)
-        elif aspect_ratio_range[0] > aspect_ratio_range[1] or aspect_ratio_range[0] <= 0:
-            warnings.warn(
-                f"DetRandomCropAug does nothing: aspect_ratio_range is {aspect_ratio_range}", stacklevel=2
-            )
-        else:
-            self.enabled = True
+        self.enabled = _is_possible("DetRandomCropAug", aspect_ratio_range, area_range, 0.0)
 
     def __call__(self, src: NDArray, label: Labels) -> Changed:
         """Return the changed image and its objects."""
@@ -228,32 +215,19 @@ class DetRandomCropAug(DetAugmenter):
         x, y, w, h = box
         if w * h < 2:
             return False
-        areas = _areas(label[:, 1:])
-        large = areas * width * height > 2
-        if not large.any():
-            return False
-        boxes = label[large, 1:5]
-        inside = np.concatenate(
-            [
-                np.maximum(boxes[:, 0:2], (x / width, y / height)),
-                np.minimum(boxes[:, 2:4], ((x + w) / width, (y + h) / height)),
-            ],
-            axis=1,
-        )
-        covered = _areas(inside) / areas[large]
+        large = label[areas(label) * width * height > 2]
+        inside = common_areas(large, (x / width, y / height), ((x + w) / width, (y + h) / height))
+        covered = inside / areas(large)
         covered = covered[covered > 0]
         return bool(covered.size and covered.min() > self.min_object_covered)
 
     def _cropped(self, label: Labels, box: Box, height: int, width: int) -> Labels | None:
         """Return the objects of a crop; None if none is left."""
         x, y, w, h = box[0] / width, box[1] / height, box[2] / width, box[3] / height
-        out = label.copy()
-        out[:, (1, 3)] = (out[:, (1, 3)] - x) / w
-        out[:, (2, 4)] = (out[:, (2, 4)] - y) / h
-        out[:, 1:5] = np.clip(out[:, 1:5], 0, 1)
+        out = project(label, (x, y, w, h))
         with np.errstate(divide="ignore", invalid="ignore"):
-            coverage = _areas(out[:, 1:]) * w * h / _areas(label[:, 1:])
-        kept = (out[:, 3] > out[:, 1]) & (out[:, 4] > out[:, 2]) & (coverage > self.min_eject_coverage)
+            coverage = areas(out) * w * h / areas(label)
+        kept = has_area(out) & (coverage > self.min_eject_coverage)
         return out[kept] if kept.any() else None
 
 
@@ -288,15 +262,7 @@ class DetRandomPadAug(DetAugmenter):
         self.aspect_ratio_range = aspect_ratio_range
         self.area_range = area_range
         self.max_attempts = max_attempts
-        self.enabled = False
-        if area_range[1] <= 1.0 or area_range[0] > area_range[1]:
-            warnings.warn(f"DetRandomPadAug does nothing: area_range is {area_range}", stacklevel=2)
-        elif aspect_ratio_range[0] <= 0 or aspect_ratio_range[0] > aspect_ratio_range[1]:
-            warnings.warn(
-                f"DetRandomPadAug does nothing: aspect_ratio_range is {aspect_ratio_range}", stacklevel=2
-            )
-        else:
-            self.enabled = True
+        self.enabled = _is_possible("DetRandomPadAug", aspect_ratio_range, area_range, 1.0)
 
     def __call__(self, src: NDArray, label: Labels) -> Changed:
         """Return the changed image and its objects."""

@@ -9,12 +9,56 @@ from typing import Any
 
 import numpy as np
 
-from ..base import ArgumentError
+from ..base import ArgumentError, FileFormatError, MXNetError
 from ..io import DataDesc
 from ..ndarray import NDArray, array, full, zeros
-from .det_create import CreateDetAugmenter
-from .draw import draw_objects, to_pixels
+from ..ops.image.objects import has_area, parse_objects
+from .create import MEAN, STD, CreateDetAugmenter
 from .iterator import ImageIter, UnusableImageError
+
+Pixels = np.ndarray[Any, Any]
+
+
+def to_pixels(image: Pixels, mean: Any, std: Any, clip: bool) -> Pixels:
+    """Undo a normalization and return pixels, uint8."""
+    image = image.astype(np.float32)
+    for value, imagenet, combine in ((std, STD, np.multiply), (mean, MEAN, np.add)):
+        if value is not None:
+            factor = value.asnumpy() if isinstance(value, NDArray) else value
+            image = combine(image, np.asarray(imagenet if value is True else factor, np.float32))
+    if clip:
+        image = image.clip(0, 255)
+    return image.astype(np.int64).astype(np.uint8)
+
+
+def draw_objects(
+    image: Pixels, objects: Pixels, color: Any, thickness: int, names: dict[int, str] | None
+) -> Pixels:
+    """Draw boxes, and the names of their classes, into a copy of an image.
+
+    Shape:
+        image: (H, W, 3), uint8.
+        objects: (N, 5 or more): class, left, top, right, bottom as parts of the image's edges.
+    """
+    try:
+        from PIL import Image, ImageDraw
+    except ImportError as error:
+        raise MXNetError(
+            "boxes are drawn by Pillow, which is not installed; install it with: pip install 'dpmodule[image]'"
+        ) from error
+    picture = Image.fromarray(image)
+    brush = ImageDraw.Draw(picture)
+    height, width = image.shape[:2]
+    for row in objects:
+        if row[1] < 0:
+            continue
+        left, top, right, bottom = (int(v * s) for v, s in zip(row[1:5], (width, height) * 2, strict=True))
+        ink = tuple(int(c) for c in (np.random.rand(3) * 255 if color is None else color))
+        brush.rectangle((left, top, right, bottom), outline=ink, width=thickness)
+        if names is not None and int(row[0]) in names:
+            brush.text((left + 5, top + 5), names[int(row[0])], fill=(255, 255, 255))
+    return np.array(picture)
+
 
 _logger = logging.getLogger(__name__)
 
@@ -113,18 +157,10 @@ class ImageDetIter(ImageIter):
     def _parse_label(self, label: Any) -> Labels:
         """Return an image's objects, (N, width)."""
         raw = np.asarray(label.asnumpy() if isinstance(label, NDArray) else label, np.float32).ravel()
-        if raw.size < 7:
-            raise UnusableImageError(
-                f"an image has {raw.size} labels, expected a header of 2 and objects of 5"
-            )
-        head, width = int(raw[0]), int(raw[1])
-        if head < 2 or width < 5 or (raw.size - head) % width:
-            raise UnusableImageError(
-                f"an image has {raw.size} labels with a header of {head} and objects of {width}; expected at "
-                "least 2 and 5, and whole objects"
-            )
-        rows = raw[head:].reshape(-1, width)
-        kept: Labels = rows[(rows[:, 3] > rows[:, 1]) & (rows[:, 4] > rows[:, 2])]
+        try:
+            kept = parse_objects(raw)[1]
+        except FileFormatError as error:
+            raise UnusableImageError(f"an image has {error}") from error
         if not len(kept):
             raise UnusableImageError("an image has no object with an area")
         return kept
@@ -133,7 +169,7 @@ class ImageDetIter(ImageIter):
     def _check_valid_label(label: Labels) -> None:
         if label.ndim != 2 or label.shape[1] < 5:
             raise UnusableImageError(f"objects have shape {label.shape}, expected (1 or more, 5 or more)")
-        if not ((label[:, 0] >= 0) & (label[:, 3] > label[:, 1]) & (label[:, 4] > label[:, 2])).any():
+        if not ((label[:, 0] >= 0) & has_area(label)).any():
             raise UnusableImageError("an image has no usable object after its changes")
 
     def _new_batch(self) -> tuple[NDArray, NDArray, int]:

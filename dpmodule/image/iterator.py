@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,19 +12,61 @@ from typing import Any
 import numpy as np
 
 from .. import recordio
-from ..base import ArgumentError, FileFormatError, MXNetError
+from ..base import ArgumentError, FileError, FileFormatError, MXNetError, numeric_types
+from ..files import regular_file
 from ..io import DataBatch, DataDesc, DataIter
+from ..io.images.pipeline import image_list_lines
 from ..io.iterator import check_state
 from ..ndarray import NDArray, array, zeros
 from .augment import Augmenter
 from .create import CreateAugmenter
 from .functions import imdecode
-from .samples import labelled, read_file, read_list
 
 _logger = logging.getLogger(__name__)
 
 _HANDLES = ("pad", "discard", "roll_over")
 _DTYPES = ("int32", "float32", "int64", "float64")
+
+Entry = tuple[NDArray, str]
+
+
+def read_list(path: str, dtype: str) -> tuple[dict[Any, Entry], list[Any]]:
+    """Read an image list: lines of number, labels and file, separated by tabs.
+
+    Returns:
+        Labels and file by number, and the numbers in order.
+    """
+    entries = [_entry(path, number, line, dtype) for number, line in image_list_lines(path)]
+    return dict(entries), [key for key, _ in entries]
+
+
+def _entry(path: str, number: int, line: str, dtype: str) -> tuple[int, Entry]:
+    fields = line.strip().split("\t")
+    try:
+        if len(fields) < 3:
+            raise ValueError(line)
+        labels = np.array([float(field) for field in fields[1:-1]])
+        return int(fields[0]), (array(labels, dtype=dtype), fields[-1])
+    except ValueError:
+        raise FileFormatError(
+            f"{path}: line {number}: {line.strip()[:60]!r}, expected number, labels and file, separated by tabs"
+        ) from None
+
+
+def labelled(entries: Sequence[Sequence[Any]], dtype: str) -> tuple[dict[Any, Entry], list[Any]]:
+    """Read a list of labels and files given in Python: ``[label, file]`` or ``[label, ..., file]``.
+
+    Returns:
+        Labels and file by number, "1", "2", ..., and the numbers in order.
+    """
+    found: dict[Any, Entry] = {}
+    for number, entry in enumerate(entries, 1):
+        if len(entry) < 2:
+            raise ArgumentError(f"imglist: entry {number} is {entry!r}, expected label and file")
+        several = len(entry) == 2 and not isinstance(entry[0], numeric_types)
+        label = entry[0] if several else entry[:-1]
+        found[str(number)] = (array(label, dtype=dtype), entry[-1])
+    return found, list(found)
 
 
 class UnusableImageError(MXNetError):
@@ -368,7 +411,12 @@ class ImageIter(DataIter):
         Raises:
             FileError: it cannot be read.
         """
-        return read_file(self.path_root, fname)
+        path = os.path.join(self.path_root or "", fname)
+        try:
+            with open(path, "rb", opener=regular_file) as file:
+                return file.read()
+        except OSError as error:
+            raise FileError(error.errno, f"image file: {error.strerror}", path) from error
 
     def augmentation_transform(self, data: Any) -> Any:
         """Make all changes to an image.

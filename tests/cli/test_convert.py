@@ -12,8 +12,8 @@ import dpmodule as mx
 from dpmodule import checkpoint
 from dpmodule.base import ArgumentError, FileFormatError
 from dpmodule.cli.__main__ import main
-from dpmodule.cli.compare import compare, draw
-from dpmodule.cli.kinds import find, wanted
+from dpmodule.cli.convert import compare, draw
+from dpmodule.cli.models import find, wanted
 from helpers import detection_nets
 
 LENET = Path(__file__).parents[1] / "data" / "checkpoints" / "toy_lenet"

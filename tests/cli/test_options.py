@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 import dpmodule as mx
-from dpmodule.cli import options
+from dpmodule.cli import option_types as options
 from dpmodule.cli.__main__ import make_parser
 from dpmodule.context import cpu
 

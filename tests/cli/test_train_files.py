@@ -10,7 +10,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import native
-from dpmodule.cli import file_networks
+from dpmodule.cli import networks
 from helpers.hogwild import WORDS, described, write_bags, write_dense
 
 BAGS = {"words": "uint64", "label": "uint64 dense"}
@@ -35,7 +35,7 @@ def params(path):
 
 
 @NATIVE
-@pytest.mark.parametrize("net", sorted(file_networks.NETS))
+@pytest.mark.parametrize("net", sorted(networks.FILE_NETWORKS))
 def test_every_net_learns_with_workers_of_the_native_engine(net, run, tmp_path):
     words = [
         *QUICK[:-2],
@@ -64,7 +64,7 @@ def test_every_net_learns_with_workers_of_the_native_engine(net, run, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("net", sorted(file_networks.NETS))
+@pytest.mark.parametrize("net", sorted(networks.FILE_NETWORKS))
 def test_slots_of_floats_and_of_several_ids(net, run, tmp_path):
     write_dense(tmp_path)
     for path in tmp_path.glob("part-*"):

@@ -26,7 +26,7 @@ from dpmodule.base import (
     OutOfMemoryError,
     ShapeError,
 )
-from dpmodule.cli import kinds, tables
+from dpmodule.cli import data, models
 from dpmodule.cli.__main__ import main
 from dpmodule.hogwild import data_files
 from helpers import hostile
@@ -329,14 +329,14 @@ READERS = {
     ),
     "fluid": lambda path: (renamed(path, "model-symbol.json"), fluid.io.load_inference_model(".")),
     "folder": lambda path: (renamed(path, "config.json"), mx.interop.load_pretrained(".")),
-    "convert": kinds.find,
-    "npz": lambda path: tables.read_npz(path, None),
+    "convert": models.find,
+    "npz": lambda path: data.read_npz(path, None),
 }
 DATA = {
     "csv": lambda path: mx.io.CSVIter(data_csv=path, data_shape=(2,), batch_size=1),
     "libsvm": lambda path: mx.io.LibSVMIter(data_libsvm=path, data_shape=(2,), batch_size=1),
     "files of a feed": lambda path: data_files.check_files([path]),
-    "table": lambda path: tables.read_csv(path, None, None),
+    "table": lambda path: data.read_csv(path, None, None),
 }
 """Readers of data, which may come from a pipe, but not from a device."""
 
@@ -379,7 +379,7 @@ def with_npz(shape):
     np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": shape})
     with zipfile.ZipFile("a.npz", "w") as archive:
         archive.writestr("x.npy", head.getvalue())
-    return tables.read_npz("a.npz", None)
+    return data.read_npz("a.npz", None)
 
 
 def with_csv(columns):

@@ -200,6 +200,19 @@ def test_fetches_are_those_of_the_serial_engine(tmp_path):
     np.testing.assert_allclose(list(fast), list(slow), atol=1e-6)
 
 
+def test_a_number_of_each_line_is_compared_with_a_whole_row(tmp_path):
+    files = bow_files(tmp_path)
+    symbol = bow()
+    label = mx.sym.Cast(symbol.get_internals()["label"], dtype="float32")
+    hits = mx.sym.broadcast_equal(
+        mx.sym.clip(symbol, a_min=1.0, a_max=1.0), mx.sym.expand_dims(label, axis=1)
+    )
+    fetch = [mx.sym.mean(hits, name="hits")]
+    _, slow = trained(symbol, bow_feed(), files, "serial", fetch=fetch)
+    _, fast = trained(symbol, bow_feed(), files, "native", fetch=fetch)
+    np.testing.assert_allclose(list(fast), list(slow), atol=1e-6)
+
+
 def test_a_schedule_follows_the_updates(tmp_path):
     files = bow_files(tmp_path, (100,))
     found = []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .classify import (
+from .iterators import (
+    ImageDetRecordIter,
     ImageRecordInt8Iter,
     ImageRecordIter,
     ImageRecordIter_v1,
     ImageRecordUInt8Iter,
     ImageRecordUInt8Iter_v1,
 )
-from .detect import ImageDetRecordIter
 
 __all__ = [
     "ImageDetRecordIter",

@@ -9,24 +9,13 @@ import numpy as np
 import torch
 
 from ...base import ArgumentError
-from ...ops.image.border import make_border
-from ...ops.image.color import adjust_contrast, adjust_saturation, scale_pixels, shift_hls
-from ...ops.image.resize import pick_method, resize
-from ...ops.image.warp import warp_affine
+from ...ops.image.color import PCA, adjust_contrast, adjust_saturation, scale_pixels, shift_hls
+from ...ops.image.geometry import make_border, warp_affine
+from ...ops.image.resize import pick_method, resize, short_edge_size
 from ..std_random import StandardDraws
 
 if TYPE_CHECKING:
-    from ..options import OptionValues
-
-_PRINCIPAL = np.array(
-    [
-        [55.46 * -0.5675, 4.794 * 0.7192, 1.148 * 0.4009],
-        [55.46 * -0.5808, 4.794 * -0.0045, 1.148 * -0.8140],
-        [55.46 * -0.5836, 4.794 * -0.6948, 1.148 * 0.4203],
-    ],
-    np.float32,
-)
-"""Principal axes of the colors of ImageNet, times their deviations; rows are red, green, blue."""
+    from ..data_iter import OptionValues
 
 
 def check_augmentation(owner: str, o: OptionValues) -> None:
@@ -76,15 +65,18 @@ def augment(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch
         h, s, light = (
             int(draws.uniform() * most * 2 - most) for most in (o.random_h, o.random_s, o.random_l)
         )
-        image = _with_alpha(image, shift_hls(image[:, :, :3], h, light, s))
+        image = with_alpha(image, shift_hls(image[:, :, :3], h, light, s))
     if o.pca_noise > 0:
-        noise = _PRINCIPAL @ np.array([draws.normal() * o.pca_noise for _ in range(3)], np.float32)
+        noise = np.array(PCA, np.float32) @ np.array(
+            [draws.normal() * o.pca_noise for _ in range(3)], np.float32
+        )
         shifted = (image[:, :, :3].float() + torch.from_numpy(noise)).clamp_(0, 255).to(torch.uint8)
-        image = _with_alpha(image, shifted)
+        image = with_alpha(image, shifted)
     return image
 
 
-def _with_alpha(image: torch.Tensor, color: torch.Tensor) -> torch.Tensor:
+def with_alpha(image: torch.Tensor, color: torch.Tensor) -> torch.Tensor:
+    """Return changed colors with the fourth channel of the image, if it has one."""
     return color if image.shape[2] == 3 else torch.cat([color, image[:, :, 3:]], 2)
 
 
@@ -97,10 +89,8 @@ def resized(image: torch.Tensor, width: int, height: int, interp: int, draws: St
 
 def shorter_edge(image: torch.Tensor, size: int, interp: int, draws: StandardDraws) -> torch.Tensor:
     """Resize an image so that its shorter edge has `size` pixels."""
-    height, width = image.shape[:2]
-    if height > width:
-        return resized(image, size, size * height // width, interp, draws)
-    return resized(image, size * width // height, size, interp, draws)
+    height, width = short_edge_size(*image.shape[:2], size)
+    return resized(image, width, height, interp, draws)
 
 
 def _aspect_range(o: OptionValues) -> tuple[float, float]:
@@ -220,4 +210,4 @@ def _jittered(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> tor
         if factors[which] != 1:
             change = (scale_pixels, adjust_contrast, adjust_saturation)[which]
             color = change(color, factors[which])
-    return _with_alpha(image, color.flip(2))
+    return with_alpha(image, color.flip(2))

@@ -9,15 +9,58 @@ import numpy as np
 import torch
 
 from ...base import ArgumentError
-from ...ops.image.border import make_border
 from ...ops.image.color import scale_pixels, shift_hls
+from ...ops.image.geometry import make_border
+from ...ops.image.objects import Box, Rows, areas, common_areas, mirror_objects, parse_objects, project
 from ...ops.image.resize import pick_method
 from ..std_random import StandardDraws
-from .augment import resized, shorter_edge
-from .objects import Box, Objects
+from .augment import resized, shorter_edge, with_alpha
 
 if TYPE_CHECKING:
-    from ..options import OptionValues
+    from ..data_iter import OptionValues
+
+
+class Objects:
+    """Objects of an image.
+
+    Args:
+        labels: as for `parse_objects`.
+    """
+
+    def __init__(self, labels: Rows) -> None:
+        self._head, self.rows = parse_objects(labels)
+
+    def flat(self) -> Rows:
+        """Return the labels in the form they came in."""
+        return np.concatenate([self._head, self.rows.reshape(-1)]).astype(np.float32)
+
+    def try_crop(self, box: Box, limits: Rows, by_center: bool, threshold: float) -> bool:
+        """Crop to a box if it meets the limits and keeps an object; say whether it did.
+
+        Args:
+            limits: smallest and largest overlap, part of the crop, part of the object, (3, 2).
+            by_center: whether objects stay whose center is inside, rather than those that overlap enough.
+            threshold: the part of an object that has to be inside otherwise.
+        """
+        if not len(self.rows):
+            return True
+        x, y, width, height = box
+        common = common_areas(self.rows, np.float32((x, y)), np.float32((x + width, y + height)))
+        own, crop = areas(self.rows), width * height
+        if (limits[:, 0] > 0).all() and (limits[:, 1] < 1).all():  # MXNet looks only if all are set
+            found = np.stack([common / (crop + own - common), common / crop, common / own])
+            if not ((found >= limits[:, :1]) & (found <= limits[:, 1:])).all(0).any():
+                return False
+        if by_center:
+            across, down = (self.rows[:, 1] + self.rows[:, 3]) / 2, (self.rows[:, 2] + self.rows[:, 4]) / 2
+            kept = (across >= x) & (across < x + width) & (down >= y) & (down < y + height)
+        else:
+            kept = common / own > threshold
+        if not kept.any():
+            return False
+        self.rows = project(self.rows[kept], box)
+        return True
+
 
 _SAMPLED = ("scales", "aspect_ratios", "overlaps", "sample_coverages", "object_coverages")
 
@@ -59,7 +102,7 @@ def augment_objects(
     if image.shape[2] >= 3:
         image = _recolored(image, o, draws)
     if o.rand_mirror_prob > 0 and draws.uniform() < o.rand_mirror_prob:
-        objects.mirror()
+        mirror_objects(objects.rows)
         image = image.flip(1)
     if o.rand_pad_prob > 0 and o.max_pad_scale > 1 and draws.uniform() < o.rand_pad_prob:
         image = _padded(image, objects, o, draws)
@@ -87,7 +130,7 @@ def _recolored(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> to
         color = shift_hls(color, int(h), int(light), int(s))
     if abs(contrast) > 1e-3:
         color = scale_pixels(color, contrast + 1)
-    return color if image.shape[2] == 3 else torch.cat([color, image[:, :, 3:]], 2)
+    return with_alpha(image, color)
 
 
 def _padded(image: torch.Tensor, objects: Objects, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
@@ -96,7 +139,7 @@ def _padded(image: torch.Tensor, objects: Objects, o: OptionValues, draws: Stand
     if scale < 1.05:
         return image
     x, y = draws.uniform(0, scale - 1), draws.uniform(0, scale - 1)
-    objects.project((-x, -y, scale, scale))
+    objects.rows = project(objects.rows, (-x, -y, scale, scale))
     height, width = image.shape[:2]
     across = int(x * width), int((scale - x - 1) * width)
     down = int(y * height), int((scale - y - 1) * height)

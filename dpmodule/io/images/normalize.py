@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from ... import native
 from ...base import FileFormatError
+from ...context import cpu
 from ...ndarray import NDArray, load, save
+from ...recordio import unpack
 from ..std_random import StandardDraws
 
 if TYPE_CHECKING:
-    from ..options import OptionValues
+    from ..data_iter import OptionValues
+    from .pipeline import RecordSource
 
 _logger = logging.getLogger(__name__)
 
@@ -51,11 +54,37 @@ class MeanImage:
         """Whether there is a path, but no file yet."""
         return bool(self.path) and self.values is None
 
-    def store(self, total: torch.Tensor, count: int, context: Any) -> None:
-        """Take the mean of images and save it."""
+    def of_shape(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Return the values, which must be there, for images of a shape."""
+        values: Any = self.values
+        if values.shape != shape:
+            raise FileFormatError(
+                f"{self.path}: the mean image has shape {tuple(values.shape)}, images have {tuple(shape)}"
+            )
+        found: torch.Tensor = values
+        return found
+
+    def compute(self, records: RecordSource, shape: tuple[int, ...], put: Callable[..., Any]) -> None:
+        """Take the mean of all images, as they come into a batch, and save it.
+
+        Args:
+            put: ``(header, file, number, image)``; writes a decoded image into its place.
+        """
+        total, count = torch.zeros(shape, dtype=torch.float64), 0
+        for place in records.begin():
+            image = torch.zeros(shape)
+            put(*unpack(place.read()), count, image)
+            total += image
+            count += 1
         self.values = (total / max(count, 1)).float()
-        save(self.path, {"mean_img": NDArray(self.values, context)})
+        save(self.path, {"mean_img": NDArray(self.values, cpu())})
         _logger.info("saved the mean of %d images as %s", count, self.path)
+
+
+def per_channel(o: OptionValues, kind: str) -> torch.Tensor:
+    """Return the "mean" or "std" of each channel, (C, 1, 1)."""
+    values = [getattr(o, f"{kind}_{channel}") for channel in "rgba"]
+    return torch.tensor(values[: o.data_shape[0]], dtype=torch.float32).view(-1, 1, 1)
 
 
 class Normalizer:
@@ -63,12 +92,7 @@ class Normalizer:
 
     def __init__(self, o: OptionValues, mean: MeanImage) -> None:
         self._o, self._mean = o, mean
-        channels = o.data_shape[0]
-        means, deviations = (
-            np.array([getattr(o, f"{kind}_{c}") for c in "rgba"]) for kind in ("mean", "std")
-        )
-        self._center = torch.tensor(means[:channels], dtype=torch.float32).view(-1, 1, 1)
-        self._std = torch.tensor(deviations[:channels], dtype=torch.float32).view(-1, 1, 1)
+        self._center, self._std = per_channel(o, "mean"), per_channel(o, "std")
 
     def put(self, image: torch.Tensor, draws: StandardDraws, out: torch.Tensor) -> None:
         """Write an image into its place.
@@ -89,7 +113,7 @@ class Normalizer:
             out.copy_(pixels)
             return
         contrast, light = self._drawn(draws)
-        center = self._centered(pixels)
+        center = self._center if self._mean.values is None else self._mean.of_shape(pixels.shape)
         if out.dtype is torch.int8:
             rounded = center.sign() * (center.abs() + 0.5).floor()
             out.copy_((pixels - rounded).clamp_(-128, 127))
@@ -126,13 +150,3 @@ class Normalizer:
         )
         if light:
             out.add_(light / self._std)
-
-    def _centered(self, pixels: torch.Tensor) -> torch.Tensor:
-        if self._mean.values is None:
-            return self._center
-        if self._mean.values.shape != pixels.shape:
-            raise FileFormatError(
-                f"{self._mean.path}: the mean image has shape {tuple(self._mean.values.shape)}, images have "
-                f"{tuple(pixels.shape)}"
-            )
-        return self._mean.values

@@ -16,26 +16,6 @@ struct Lines {
     int count, step, size;
 };
 
-// Softmax of lines whose numbers lie side by side.
-void side_by_side(bool logarithm, int width, const float *x, float *y) {
-    const float top = kernels().largest(width, x), total = kernels().exp_sum(width, y, x, top);
-    const float shift = top + std::log(total), scale = 1.0f / total;
-    if (logarithm) kernels().unary(Unary::Shift, -shift, 1, width, {y, width}, {const_cast<float *>(x), width});
-    else
-        for (int j = 0; j < width; j++) y[j] *= scale;
-}
-
-void side_by_side_back(bool logarithm, int width, const float *y, const float *dy, float *dx) {
-    if (logarithm) {
-        const float total = kernels().sum(width, dy);
-        kernels().exp_sum(width, dx, y, 0.0f);
-        for (int j = 0; j < width; j++) dx[j] = dy[j] - dx[j] * total;
-    } else {
-        const float mean = kernels().dot(width, y, dy);
-        for (int j = 0; j < width; j++) dx[j] = y[j] * (dy[j] - mean);
-    }
-}
-
 void binary(Binary kind, const Lines &z, float *y, const float *a, const float *b, bool repeats) {
     kernels().binary(kind, z.count, z.step, {y, z.step}, {const_cast<float *>(a), z.step},
                      {const_cast<float *>(b), repeats ? 0 : z.step});
@@ -87,11 +67,11 @@ void Runner::softmax(const Work &work, const Step &step, const Signature &s) {
             float *to = y.at + i * y.stride + first;
             if (chosen) {
                 for (int k = 0; k < chosen; k++) scratch[k] = from[places[k]];
-                side_by_side(true, chosen, scratch, scratch + chosen);
+                vector::softmax(true, chosen, scratch, scratch + chosen);
                 std::fill_n(to, z.size, -INFINITY);
                 for (int k = 0; k < chosen; k++) to[places[k]] = scratch[chosen + k];
             } else if (z.step == 1) {
-                side_by_side(logarithm, z.count, from, to);
+                vector::softmax(logarithm, z.count, from, to);
             } else {
                 below_each_other(logarithm, z, from, to, scratch);
             }
@@ -114,11 +94,11 @@ void Runner::softmax_back(const Work &work, const Step &step, const Signature &s
             float *dx = to.at.at + i * to.at.stride + first;
             if (chosen) {
                 for (int k = 0; k < chosen; k++) scratch[k] = value[places[k]], scratch[chosen + k] = d[places[k]];
-                side_by_side_back(true, chosen, scratch, scratch + chosen, scratch + 2 * chosen);
+                vector::softmax_back(true, chosen, scratch, scratch + chosen, scratch + 2 * chosen);
                 std::memset(part, 0, sizeof(float) * z.size);
                 for (int k = 0; k < chosen; k++) part[places[k]] = scratch[2 * chosen + k];
             } else if (z.step == 1) {
-                side_by_side_back(logarithm, z.count, value, d, part);
+                vector::softmax_back(logarithm, z.count, value, d, part);
             } else {
                 below_each_other_back(logarithm, z, value, d, part, scratch);
             }

@@ -4,15 +4,19 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/kernels.hpp"
-
 namespace dpmodule::hogwild {
 
-LookupLayer::LookupLayer(const Parameter &table, std::size_t slot, Pool pool, bool squared, Value &output,
-                         int batch_size)
-    : Layer({}, output), table_(table), slot_(slot), pool_(pool), squared_(squared),
-      width_(static_cast<int>(table.width)) {
-    if (pool == Pool::Max) winners_.resize(static_cast<std::size_t>(batch_size) * static_cast<std::size_t>(width_));
+LookupLayer::LookupLayer(const Parameter &table, const Wiring &wiring)
+    : Layer(wiring), table_(table), slot_(static_cast<std::size_t>(wiring.step.ints[0])),
+      pool_(wiring.step.kind == StepKind::Pool ? static_cast<Pool>(wiring.step.function) : Pool::None),
+      squared_(pool_ != Pool::None && wiring.step.ints[2] != 0), width_(static_cast<int>(table.width)) {
+    if (pool_ == Pool::Max) {
+        winners_.resize(static_cast<std::size_t>(wiring.batch_size) * static_cast<std::size_t>(width_));
+    }
+}
+
+void LookupLayer::join(TableGradient &table, int batch_size) const {
+    table.add(slot_, pool_, squared_, batch_size * (output_.width / width_), &winners_);
 }
 
 void LookupLayer::forward(Frame &frame) {
@@ -62,7 +66,7 @@ void LookupLayer::pool_line(const SlotBatch &slot, int line, float *to) {
         const int at = pool_ == Pool::First ? begin : begin + count - 1;
         std::memcpy(to, row(slot.ids[static_cast<std::size_t>(at)]), sizeof(float) * static_cast<std::size_t>(width_));
     } else {
-        vector::kernels().sum_rows(count, width_, to, {table_.weight, width_}, slot.ids.data() + begin);
+        kernels_.sum_rows(count, width_, to, {table_.weight, width_}, slot.ids.data() + begin);
     }
     const float scale = factor(slot, line);
     if (scale != 1.0f) {

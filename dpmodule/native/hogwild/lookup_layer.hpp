@@ -7,13 +7,14 @@ namespace dpmodule::hogwild {
 
 class LookupLayer final : public Layer {
   public:
-    LookupLayer(const Parameter &table, std::size_t slot, Pool pool, bool squared, Value &output, int batch_size);
+    LookupLayer(const Parameter &table, const Wiring &wiring);
 
     void forward(Frame &frame) override;
     // Only scales: the gradient lies where the table's collects it.
     void backward(Frame &frame) override;
 
-    const std::vector<int> *winners() const { return &winners_; }
+    // Lets the gradient of its table collect that of its rows.
+    void join(TableGradient &table, int batch_size) const;
 
   private:
     // Lines of fewer ids are too short for the processor to look ahead itself, and so many lines before are fetched.

@@ -15,16 +15,15 @@ bool starts_gradients(StepKind kind) {
 
 // How many of a step's inputs gradients go to: labels and the like come behind them.
 std::size_t differentiable(const Step &step) {
-    constexpr int equal = 100;
     switch (step.kind) {
-        case StepKind::Argmax:
-        case StepKind::Stop: return 0;
+        case StepKind::Argmax: return 0;
+        case StepKind::Unary: return step.function == static_cast<int>(vector::Unary::Stop) ? 0 : 1;
+        case StepKind::Binary: return step.function == static_cast<int>(vector::Binary::Equal) ? 0 : 2;
         case StepKind::Pick:
         case StepKind::CrossEntropy:
         case StepKind::SoftmaxOutput:
         case StepKind::Logistic:
         case StepKind::Linear: return 1;
-        case StepKind::Binary: return step.ints[0] == equal ? 0 : 2;
         default: return step.in.size();
     }
 }
@@ -42,12 +41,6 @@ void prefetch(const float *at, std::size_t width) {
 
 }  // namespace
 
-struct Net::Wiring {
-    Inputs inputs;
-    DenseInput weight, bias;
-    bool reached = false;  // a gradient comes to the output, or starts here
-};
-
 Net::Net(const Plan &plan)
     : plan_(plan), values_(plan.values.size()), learns_(values_.size()), reached_(values_.size()),
       tables_(plan.parameters.size()), dense_(plan.parameters.size()) {
@@ -56,12 +49,13 @@ Net::Net(const Plan &plan)
         values_[i].single = plan.values[i].single;
     }
     find_learning();
-    std::vector<Wiring> wirings = wire();
+    // From the losses down: the first layer that gives a value its gradient writes it, and others add to it.
+    std::vector<Wiring> wirings;
+    for (auto step = plan.steps.rbegin(); step != plan.steps.rend(); ++step) wirings.push_back(wire(*step));
     allocate();
-    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-        const bool reached = wirings[i].reached;
-        layers_.push_back(make(plan.steps[i], wirings[i]));
-        if (reached) backward_order_.push_back(layers_.back().get());
+    for (auto wiring = wirings.rbegin(); wiring != wirings.rend(); ++wiring) {
+        layers_.push_back(make(*wiring));
+        if (wiring->reached) backward_order_.push_back(layers_.back().get());
     }
     std::reverse(backward_order_.begin(), backward_order_.end());
     for (auto &table : tables_) {
@@ -85,18 +79,12 @@ void Net::find_learning() {
     }
 }
 
-// From the losses down: the first layer that gives a value its gradient writes it, and others add to it.
-std::vector<Net::Wiring> Net::wire() {
-    std::vector<Wiring> wirings(plan_.steps.size());
-    for (std::size_t i = plan_.steps.size(); i-- > 0;) wire_step(plan_.steps[i], wirings[i]);
-    return wirings;
-}
-
-void Net::wire_step(const Step &step, Wiring &wiring) {
+Wiring Net::wire(const Step &step) {
+    Wiring wiring{step, values_[static_cast<std::size_t>(step.out)], plan_.batch_size, {}, {}, {}};
     wiring.reached = starts_gradients(step.kind) || reached_[static_cast<std::size_t>(step.out)];
     for (std::size_t i = 0; i < step.in.size(); ++i) {
         const auto from = static_cast<std::size_t>(step.in[i]);
-        Input input{&values_[from], false, false};
+        Input input{&values_[from]};
         if (wiring.reached && i < differentiable(step) && learns_[from]) {
             input.wanted = true;
             input.add = reached_[from] != 0;
@@ -104,7 +92,7 @@ void Net::wire_step(const Step &step, Wiring &wiring) {
         }
         wiring.inputs.push_back(input);
     }
-    if (step.kind != StepKind::FullyConnected) return;
+    if (step.kind != StepKind::FullyConnected) return wiring;
     for (int i = 0; i < 2; ++i) {
         DenseInput &to = i ? wiring.bias : wiring.weight;
         to.gradient = dense(step.ints[static_cast<std::size_t>(i)]);
@@ -112,6 +100,7 @@ void Net::wire_step(const Step &step, Wiring &wiring) {
         to.add = to.gradient->used;
         to.gradient->used = true;
     }
+    return wiring;
 }
 
 DenseGradient *Net::dense(int parameter) {
@@ -142,46 +131,16 @@ void Net::allocate() {
     }
 }
 
-LayerPointer Net::make_lookup(const Step &step, bool reached) {
-    Value &output = values_[static_cast<std::size_t>(step.out)];
-    const auto slot = static_cast<std::size_t>(step.ints[0]), parameter = static_cast<std::size_t>(step.ints[1]);
-    const bool pooled = step.kind == StepKind::Pool;
-    const Pool pool = pooled ? static_cast<Pool>(step.ints[2]) : Pool::None;
-    const bool squared = pooled && step.ints[3] != 0;
-    const Parameter &table_parameter = plan_.parameters[parameter];
-    auto made = std::make_unique<LookupLayer>(table_parameter, slot, pool, squared, output, plan_.batch_size);
-    const int rows =
-        pooled ? plan_.batch_size : plan_.batch_size * (output.width / static_cast<int>(table_parameter.width));
-    if (reached) table(parameter).add(slot, pool, squared, rows, made->winners());
-    return made;
-}
-
-LayerPointer Net::make(const Step &step, Wiring &wiring) {
-    Value &output = values_[static_cast<std::size_t>(step.out)];
-    Inputs &inputs = wiring.inputs;
-    switch (step.kind) {
-        case StepKind::Pool:
-        case StepKind::Lookup: return make_lookup(step, wiring.reached);
-        case StepKind::Numbers: return make_numbers(output, step);
-        case StepKind::FullyConnected:
-            return make_fully_connected(std::move(inputs), output, wiring.weight, wiring.bias);
-        case StepKind::Unary: return make_unary(std::move(inputs), output, step);
-        case StepKind::Binary: return make_binary(std::move(inputs), output, step);
-        case StepKind::Concat: return make_concat(std::move(inputs), output);
-        case StepKind::Reduce: return make_reduce(std::move(inputs), output, step);
-        case StepKind::Dropout: return make_dropout(std::move(inputs), output, step, plan_.batch_size);
-        case StepKind::Softmax: return make_softmax(std::move(inputs), output, step);
-        case StepKind::Pick: return make_pick(std::move(inputs), output);
-        case StepKind::Total: return make_total(std::move(inputs), output, step);
-        case StepKind::SoftmaxOutput: return make_softmax_output(std::move(inputs), output, step);
-        case StepKind::Logistic:
-        case StepKind::Linear: return make_regression(std::move(inputs), output, step);
-        case StepKind::MakeLoss: return make_loss(std::move(inputs), output, step);
-        case StepKind::CrossEntropy: return make_cross_entropy(std::move(inputs), output, plan_.batch_size);
-        case StepKind::Argmax: return make_argmax(std::move(inputs), output);
-        case StepKind::Stop: return make_stop(std::move(inputs), output);
+LayerPointer Net::make(const Wiring &wiring) {
+    if (is_lookup(wiring.step.kind)) {
+        const auto parameter = static_cast<std::size_t>(wiring.step.ints[1]);
+        auto made = std::make_unique<LookupLayer>(plan_.parameters[parameter], wiring);
+        if (wiring.reached) made->join(table(parameter), plan_.batch_size);
+        return made;
     }
-    throw std::logic_error("a step of a kind that is none");
+    if (LayerPointer made = make_pointwise(wiring)) return made;
+    if (LayerPointer made = make_of_rows(wiring)) return made;
+    return make_loss(wiring);
 }
 
 void Net::forward(Frame &frame) {
@@ -193,9 +152,8 @@ void Net::backward(Frame &frame) {
 }
 
 bool Net::outputs_are_finite(const Batch &batch) const {
-    return std::all_of(plan_.outputs.begin(), plan_.outputs.end(), [&](int i) {
-        return all_finite(value(i).data, static_cast<std::ptrdiff_t>(value(i).count(batch)));
-    });
+    return std::all_of(plan_.outputs.begin(), plan_.outputs.end(),
+                       [&](int i) { return all_finite(value(i).data, value(i).count(batch)); });
 }
 
 bool Net::gradients_are_finite(const Batch &batch) const {

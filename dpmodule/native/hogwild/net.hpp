@@ -1,7 +1,6 @@
 // A network for the batches of one worker: buffers of its own over parameters that all workers share.
 #pragma once
 
-#include "layers.hpp"
 #include "lookup_layer.hpp"
 #include "tally.hpp"
 
@@ -25,14 +24,10 @@ class Net {
     const Value &value(int i) const { return values_[static_cast<std::size_t>(i)]; }
 
   private:
-    struct Wiring;  // of a step: what goes where
-
     void find_learning();
-    std::vector<Wiring> wire();
-    void wire_step(const Step &step, Wiring &wiring);
+    Wiring wire(const Step &step);
     void allocate();
-    LayerPointer make(const Step &step, Wiring &wiring);
-    LayerPointer make_lookup(const Step &step, bool reached);
+    LayerPointer make(const Wiring &wiring);
     TableGradient &table(std::size_t parameter);
     DenseGradient *dense(int parameter);
     void update_table(TableGradient &table, const Batch &batch, const vector::UpdateRule &rule);

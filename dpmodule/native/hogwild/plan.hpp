@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "functors/multislot.hpp"
-#include "kernels/update.hpp"
+#include "kernels/kernels.hpp"
 
 namespace dpmodule::hogwild {
 
@@ -37,32 +37,25 @@ struct ValueShape {
     bool single;
 };
 
-// In the order of _KINDS in hogwild/native_plan.py.
-enum class StepKind : int {
-    Pool,
-    Lookup,
-    Numbers,
-    FullyConnected,
-    Unary,
-    Binary,
-    Concat,
-    Reduce,
-    Dropout,
-    Softmax,
-    Pick,
-    Total,
-    SoftmaxOutput,
-    Logistic,
-    Linear,
-    MakeLoss,
-    CrossEntropy,
-    Argmax,
-    Stop
-};
+// What steps do. Python gives the names; a Pool, Unary or Binary has a second one, of its function.
+// clang-format off: lists
+#define STEP_KINDS(X)                                                                                              \
+    X(Pool, "Pool") X(Lookup, "Lookup") X(Numbers, "Numbers") X(FullyConnected, "FullyConnected") X(Unary, "Unary") \
+    X(Binary, "Binary") X(Concat, "Concat") X(Reduce, "Reduce") X(Dropout, "Dropout") X(Softmax, "Softmax")         \
+    X(Pick, "Pick") X(Total, "Total") X(SoftmaxOutput, "SoftmaxOutput") X(Logistic, "Logistic")                     \
+    X(Linear, "Linear") X(MakeLoss, "MakeLoss") X(CrossEntropy, "CrossEntropy") X(Argmax, "Argmax")
+NAMED_ENUM(StepKind, STEP_KINDS)
+// Of the rows that are looked up for a line; None: a row for each id.
+#define POOLS(X)                                                                                     \
+    X(Sum, "sum") X(Mean, "mean") X(Sqrt, "sqrt") X(Max, "max") X(First, "first") X(Last, "last")    \
+    X(None, "none")
+NAMED_ENUM(Pool, POOLS)
+// clang-format on
 
 // One operator: which value it makes of which, and its attributes.
 struct Step {
     StepKind kind;
+    int function;  // which Pool, Unary or Binary
     int out;
     std::vector<int> in;
     std::vector<int> ints;

@@ -3,177 +3,81 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/kernels.hpp"
 #include "layers.hpp"
 
 namespace dpmodule::hogwild {
 namespace {
 
-using vector::Block;
-
-Block block_of(const float *at, int stride) { return {const_cast<float *>(at), stride}; }
-
 class UnaryLayer final : public Layer {
   public:
-    UnaryLayer(Inputs inputs, Value &output, vector::Unary kind, float attribute)
-        : Layer(std::move(inputs), output), kind_(kind), attribute_(attribute) {}
+    explicit UnaryLayer(const Wiring &wiring)
+        : Layer(wiring), kind_(static_cast<vector::Unary>(wiring.step.function)), attribute_(wiring.step.floats[0]) {}
 
     void forward(Frame &frame) override {
-        const int width = output_.width;
-        kernels_.unary(kind_, attribute_, output_.rows(frame.batch), width, {output_.data, width},
-                       block_of(in(0).data, width));
+        kernels_.unary(kind_, attribute_, output_.rows(frame.batch), output_.width, output_.block(), in(0).block());
     }
 
     void backward(Frame &frame) override {
         if (!inputs_[0].wanted) return;
-        const int width = output_.width;
-        kernels_.unary_back(kind_, attribute_, output_.rows(frame.batch), width, {in(0).gradient, width},
-                            inputs_[0].add, {output_.gradient, width}, block_of(in(0).data, width),
-                            {output_.data, width});
+        kernels_.unary_back(kind_, attribute_, output_.rows(frame.batch), output_.width, in(0).slopes(), inputs_[0].add,
+                            output_.slopes(), in(0).block(), output_.block());
     }
 
   private:
-    const vector::Kernels &kernels_ = vector::kernels();
     const vector::Unary kind_;
     const float attribute_;
 };
 
-// Functions that the kernels of autobatch do not have.
-struct Softrelu {
-    static float value(float x, float, float) { return std::max(x, 0.0f) + std::log1p(std::exp(-std::fabs(x))); }
-    static float slope(float x, float, float) { return 1.0f / (1.0f + std::exp(-x)); }
-};
-
-struct Leaky {
-    static float value(float x, float slope, float) { return x > 0 ? x : slope * x; }
-    static float slope(float x, float slope, float) { return x > 0 ? 1.0f : slope; }
-};
-
-struct Clip {
-    static float value(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
-    static float slope(float x, float low, float high) { return x >= low && x <= high ? 1.0f : 0.0f; }
-};
-
-struct Gelu {
-    static float value(float x, float, float) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678f)); }
-    static float slope(float x, float, float) {
-        return 0.5f * (1.0f + std::erf(x * 0.70710678f)) + x * 0.39894228f * std::exp(-0.5f * x * x);
-    }
-};
-
-struct Whole {
-    static float value(float x, float, float) { return std::trunc(x); }
-    static float slope(float, float, float) { return 0.0f; }
-};
-
-template <class Function>
-class NumberLayer final : public Layer {
-  public:
-    NumberLayer(Inputs inputs, Value &output, float first, float second)
-        : Layer(std::move(inputs), output), first_(first), second_(second) {}
-
-    void forward(Frame &frame) override {
-        const float *from = in(0).data;
-        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i)
-            output_.data[i] = Function::value(from[i], first_, second_);
-    }
-
-    void backward(Frame &frame) override {
-        if (!inputs_[0].wanted) return;
-        const float *from = in(0).data;
-        float *to = in(0).gradient;
-        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i) {
-            const float found = output_.gradient[i] * Function::slope(from[i], first_, second_);
-            to[i] = inputs_[0].add ? to[i] + found : found;
-        }
-    }
-
-  private:
-    const float first_, second_;
-};
-
-// Sum, difference, product or quotient of two values, or of more: then only their sum. An operand of width 1 stands for a
-// whole row.
+// A function of two values. An operand of width 1 stands for a whole row.
 class BinaryLayer final : public Layer {
   public:
-    BinaryLayer(Inputs inputs, Value &output, vector::Binary kind) : Layer(std::move(inputs), output), kind_(kind) {}
+    explicit BinaryLayer(const Wiring &wiring)
+        : Layer(wiring), kind_(static_cast<vector::Binary>(wiring.step.function)), spreads_(in(0).width != in(1).width),
+          rows_(spreads_ ? 2 * static_cast<std::size_t>(output_.width) : 0) {}
 
     void forward(Frame &frame) override {
-        const int rows = output_.rows(frame.batch);
-        run(rows, output_.data, in(0), in(1));
+        const int rows = output_.rows(frame.batch), width = output_.width;
+        if (!spreads_) return kernels_.binary(kind_, rows, width, output_.block(), in(0).block(), in(1).block());
+        for (int i = 0; i < rows; ++i) {
+            kernels_.binary(kind_, 1, width, row_of(output_.block(), i), whole_row(in(0), i), whole_row(in(1), i));
+        }
     }
 
     void backward(Frame &frame) override {
         for (std::size_t which = 0; which < 2; ++which) {
-            if (inputs_[which].wanted) give(output_.rows(frame.batch), which);
+            if (inputs_[which].wanted) give(output_.rows(frame.batch), static_cast<int>(which), inputs_[which]);
         }
     }
 
   private:
-    void run(int rows, float *to, const Value &a, const Value &b) {
+    void give(int rows, int which, const Input &to) {
         const int width = output_.width;
-        if (a.width == width && b.width == width) {
-            kernels_.binary(kind_, rows, width, {to, width}, block_of(a.data, width), block_of(b.data, width));
+        if (!spreads_) {
+            kernels_.binary_back(kind_, which, rows, width, to.value->slopes(), to.add, output_.slopes(), in(0).block(),
+                                 in(1).block(), output_.block());
             return;
         }
+        const bool sums = to.value->width < width;
         for (int i = 0; i < rows; ++i) {
-            for (int j = 0; j < width; ++j) to[i * width + j] = combine(number(a, i, j), number(b, i, j));
+            Block slopes = sums ? Block{rows_.data() + width, width} : row_of(to.value->slopes(), i);
+            kernels_.binary_back(kind_, which, 1, width, slopes, to.add && !sums, row_of(output_.slopes(), i),
+                                 whole_row(in(0), i), whole_row(in(1), i), row_of(output_.block(), i));
+            if (sums) to.give(i, 1, [&](std::ptrdiff_t) { return kernels_.sum(width, slopes.at); });
         }
     }
 
-    void give(int rows, std::size_t which) {
-        const Value &to = in(which);
-        const int width = output_.width;
-        if (in(0).width == width && in(1).width == width) {
-            kernels_.binary_back(kind_, static_cast<int>(which), rows, width, {to.gradient, width}, inputs_[which].add,
-                                 {output_.gradient, width}, block_of(in(0).data, width), block_of(in(1).data, width),
-                                 {output_.data, width});
-            return;
-        }
-        if (!inputs_[which].add)
-            std::fill(to.gradient, to.gradient + static_cast<std::ptrdiff_t>(rows) * to.width, 0.0f);
-        for (int i = 0; i < rows; ++i) {
-            for (int j = 0; j < width; ++j) {
-                to.gradient[i * to.width + (to.width == 1 ? 0 : j)] +=
-                    output_.gradient[i * width + j] * slope(which, number(in(0), i, j), number(in(1), i, j));
-            }
-        }
+    static Block row_of(Block block, int i) { return {vector::row_of(block, i), block.stride}; }
+
+    // A row of an operand as wide as the result.
+    Block whole_row(const Value &from, int i) {
+        if (from.width == output_.width) return row_of(from.block(), i);
+        std::fill_n(rows_.data(), output_.width, from.data[i]);
+        return {rows_.data(), output_.width};
     }
 
-    static float number(const Value &from, int i, int j) {
-        return from.data[i * from.width + (from.width == 1 ? 0 : j)];
-    }
-
-    float combine(float a, float b) const {
-        switch (kind_) {
-            case vector::Binary::Add: return a + b;
-            case vector::Binary::Sub: return a - b;
-            case vector::Binary::Mul: return a * b;
-            default: return a / b;
-        }
-    }
-
-    float slope(std::size_t which, float a, float b) const {
-        switch (kind_) {
-            case vector::Binary::Add: return 1;
-            case vector::Binary::Sub: return which == 0 ? 1.0f : -1.0f;
-            case vector::Binary::Mul: return which == 0 ? b : a;
-            default: return which == 0 ? 1 / b : -a / (b * b);
-        }
-    }
-
-    const vector::Kernels &kernels_ = vector::kernels();
     const vector::Binary kind_;
-};
-
-class EqualLayer final : public Layer {
-  public:
-    using Layer::Layer;
-
-    void forward(Frame &frame) override {
-        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i)
-            output_.data[i] = in(0).data[i] == in(1).data[i];
-    }
+    const bool spreads_;
+    std::vector<float> rows_;  // an operand and a gradient
 };
 
 class ConcatLayer final : public Layer {
@@ -181,30 +85,20 @@ class ConcatLayer final : public Layer {
     using Layer::Layer;
 
     void forward(Frame &frame) override {
-        walk(
-            frame,
-            [](const Input &from, float *row, std::ptrdiff_t i) {
-                std::memcpy(row, from.value->data + i, sizeof(float) * static_cast<std::size_t>(from.value->width));
-            },
-            output_.data);
+        walk(frame, output_.data, [](const Input &from, float *row, std::ptrdiff_t i) {
+            std::memcpy(row, from.value->data + i, sizeof(float) * static_cast<std::size_t>(from.value->width));
+        });
     }
 
     void backward(Frame &frame) override {
-        const vector::Kernels &kernels = vector::kernels();
-        walk(
-            frame,
-            [&](const Input &to, float *row, std::ptrdiff_t i) {
-                if (!to.wanted) return;
-                if (to.add) kernels.accumulate(to.value->width, to.value->gradient + i, row);
-                else
-                    std::memcpy(to.value->gradient + i, row, sizeof(float) * static_cast<std::size_t>(to.value->width));
-            },
-            output_.gradient);
+        walk(frame, output_.gradient, [&](const Input &to, float *row, std::ptrdiff_t i) {
+            if (to.wanted) to.give(i, to.value->width, [row](std::ptrdiff_t j) { return row[j]; });
+        });
     }
 
   private:
     template <class Body>
-    void walk(const Frame &frame, Body body, float *whole) {
+    void walk(const Frame &frame, float *whole, Body body) {
         for (int line = 0; line < frame.batch.lines; ++line) {
             for (const Input &input : inputs_) {
                 body(input, whole, static_cast<std::ptrdiff_t>(line) * input.value->width);
@@ -216,34 +110,30 @@ class ConcatLayer final : public Layer {
 
 class DropoutLayer final : public Layer {
   public:
-    DropoutLayer(Inputs inputs, Value &output, float share, bool always, int batch_size)
-        : Layer(std::move(inputs), output), keep_(1.0f - share),
-          bound_(static_cast<std::uint64_t>(std::ldexp(1.0 - double(share), 32))), always_(always),
-          factors_(static_cast<std::size_t>(output.single ? 1 : batch_size) * static_cast<std::size_t>(output.width)) {}
+    explicit DropoutLayer(const Wiring &wiring)
+        : Layer(wiring), keep_(1.0f - wiring.step.floats[0]),
+          bound_(static_cast<std::uint64_t>(std::ldexp(1.0 - double(wiring.step.floats[0]), 32))),
+          always_(wiring.step.ints[0] != 0), factors_(static_cast<std::size_t>(output_.single ? 1 : wiring.batch_size) *
+                                                      static_cast<std::size_t>(output_.width)) {}
 
     void forward(Frame &frame) override {
-        const std::size_t n = output_.count(frame.batch);
+        const auto n = static_cast<std::size_t>(output_.count(frame.batch));
         on_ = bound_ < (std::uint64_t{1} << 32) && (frame.train || always_);
-        if (!on_) {
-            std::copy(in(0).data, in(0).data + n, output_.data);
-            return;
-        }
         const float kept = 1.0f / keep_;
         std::uint64_t bits = 0;
-        for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t i = 0; on_ && i < n; ++i) {
             bits = i % 2 ? bits >> 32 : frame.random.next();
             factors_[i] = (bits & 0xffffffffu) < bound_ ? kept : 0.0f;
             output_.data[i] = in(0).data[i] * factors_[i];
         }
+        if (!on_) std::copy_n(in(0).data, n, output_.data);
     }
 
     void backward(Frame &frame) override {
         if (!inputs_[0].wanted) return;
-        float *to = in(0).gradient;
-        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i) {
-            const float found = output_.gradient[i] * (on_ ? factors_[i] : 1.0f);
-            to[i] = inputs_[0].add ? to[i] + found : found;
-        }
+        const float *slopes = output_.gradient, *factors = factors_.data();
+        inputs_[0].give(0, output_.count(frame.batch),
+                        [=](std::ptrdiff_t i) { return on_ ? slopes[i] * factors[i] : slopes[i]; });
     }
 
   private:
@@ -254,45 +144,16 @@ class DropoutLayer final : public Layer {
     std::vector<float> factors_;
 };
 
-class StopLayer final : public Layer {
-  public:
-    using Layer::Layer;
-
-    void forward(Frame &frame) override {
-        std::copy(in(0).data, in(0).data + output_.count(frame.batch), output_.data);
-    }
-};
-
 }  // namespace
 
-LayerPointer make_unary(Inputs inputs, Value &output, const Step &step) {
-    const float first = step.floats[0], second = step.floats[1];
-    switch (step.ints[0]) {
-        case 100: return std::make_unique<NumberLayer<Softrelu>>(std::move(inputs), output, first, second);
-        case 101: return std::make_unique<NumberLayer<Leaky>>(std::move(inputs), output, first, second);
-        case 102: return std::make_unique<NumberLayer<Clip>>(std::move(inputs), output, first, second);
-        case 103: return std::make_unique<NumberLayer<Gelu>>(std::move(inputs), output, first, second);
-        case 104: return std::make_unique<NumberLayer<Whole>>(std::move(inputs), output, first, second);
-        default:
-            return std::make_unique<UnaryLayer>(std::move(inputs), output, static_cast<vector::Unary>(step.ints[0]),
-                                                first);
+LayerPointer make_pointwise(const Wiring &wiring) {
+    switch (wiring.step.kind) {
+        case StepKind::Unary: return std::make_unique<UnaryLayer>(wiring);
+        case StepKind::Binary: return std::make_unique<BinaryLayer>(wiring);
+        case StepKind::Concat: return std::make_unique<ConcatLayer>(wiring);
+        case StepKind::Dropout: return std::make_unique<DropoutLayer>(wiring);
+        default: return nullptr;
     }
 }
-
-LayerPointer make_binary(Inputs inputs, Value &output, const Step &step) {
-    constexpr int equal = 100;
-    if (step.ints[0] == equal) return std::make_unique<EqualLayer>(std::move(inputs), output);
-    return std::make_unique<BinaryLayer>(std::move(inputs), output, static_cast<vector::Binary>(step.ints[0]));
-}
-
-LayerPointer make_concat(Inputs inputs, Value &output) {
-    return std::make_unique<ConcatLayer>(std::move(inputs), output);
-}
-
-LayerPointer make_dropout(Inputs inputs, Value &output, const Step &step, int batch_size) {
-    return std::make_unique<DropoutLayer>(std::move(inputs), output, step.floats[0], step.ints[0] != 0, batch_size);
-}
-
-LayerPointer make_stop(Inputs inputs, Value &output) { return std::make_unique<StopLayer>(std::move(inputs), output); }
 
 }  // namespace dpmodule::hogwild

@@ -1,5 +1,7 @@
 #include "python_plan.hpp"
 
+#include <cstring>
+
 #include "kernels/update_python.hpp"
 
 namespace dpmodule::hogwild {
@@ -83,12 +85,30 @@ bool read_value(PyObject *given, ValueShape &value) {
     return true;
 }
 
+// The number of a name in a list; false with Python's error set.
+template <std::size_t count>
+bool read_name(const char *name, const char *const (&names)[count], int &number) {
+    for (number = 0; number < static_cast<int>(count); ++number) {
+        if (std::strcmp(name, names[number]) == 0) return true;
+    }
+    PyErr_Format(PyExc_ValueError, "the engine knows nothing called %s", name);
+    return false;
+}
+
 bool read_step(PyObject *given, Step &step) {
+    const char *name, *function;
     int kind;
     PyObject *in, *ints, *floats;
-    if (!PyArg_ParseTuple(given, "iiOOO", &kind, &step.out, &in, &ints, &floats)) return false;
+    if (!PyArg_ParseTuple(given, "ssiOOO", &name, &function, &step.out, &in, &ints, &floats) ||
+        !read_name(name, names_of_StepKind, kind)) {
+        return false;
+    }
     step.kind = static_cast<StepKind>(kind);
-    return read_each(in, step.in, read_int) && read_each(ints, step.ints, read_int) &&
+    const bool known = step.kind == StepKind::Pool     ? read_name(function, names_of_Pool, step.function)
+                       : step.kind == StepKind::Unary  ? read_name(function, vector::names_of_Unary, step.function)
+                       : step.kind == StepKind::Binary ? read_name(function, vector::names_of_Binary, step.function)
+                                                       : true;
+    return known && read_each(in, step.in, read_int) && read_each(ints, step.ints, read_int) &&
            read_each(floats, step.floats, read_float);
 }
 

@@ -1,4 +1,4 @@
-// Plans as Python gives them: see NativePlan in hogwild/native_plan.py.
+// Plans as Python gives them: see NativePlan in hogwild/native_engine.py.
 #pragma once
 
 #include "python.hpp"

@@ -1,17 +1,50 @@
-// Operators that look at whole rows: sums, softmax, one number of each.
+// Operators that look at whole rows: dense layers, sums, softmax, one number of each.
 #include <algorithm>
-#include <cmath>
 
-#include "kernels/kernels.hpp"
 #include "layers.hpp"
 
 namespace dpmodule::hogwild {
 namespace {
 
+// A dense layer: products of matrices in blocks.
+class FullyConnectedLayer final : public Layer {
+  public:
+    explicit FullyConnectedLayer(const Wiring &wiring)
+        : Layer(wiring), weight_(wiring.weight), bias_(wiring.bias), units_(output_.width), width_(in(0).width),
+          packed_(vector::packed_size(kernels_, width_, units_)) {}
+
+    void forward(Frame &frame) override {
+        vector::pack(kernels_, width_, units_, weight_.weight(), width_, true, packed_.data());
+        kernels_.product({in(0).rows(frame.batch), units_, width_, in(0).data, width_, 1, packed_.data(),
+                          vector::Layout::Packed, 0, output_.data, units_, bias_.weight(), false});
+    }
+
+    void backward(Frame &frame) override {
+        const int rows = in(0).rows(frame.batch);
+        const float *slopes = output_.gradient;
+        kernels_.product({units_, width_, rows, slopes, 1, units_, in(0).data, vector::Layout::Rows, width_,
+                          weight_.gradient->values.data(), width_, nullptr, weight_.add});
+        if (bias_.gradient) {
+            std::vector<float> &values = bias_.gradient->values;
+            if (!bias_.add) std::fill(values.begin(), values.end(), 0.0f);
+            kernels_.sum_rows(rows, units_, values.data(), output_.slopes(), nullptr);
+        }
+        if (inputs_[0].wanted) {
+            kernels_.product({rows, width_, units_, slopes, units_, 1, weight_.weight(), vector::Layout::Rows, width_,
+                              in(0).gradient, width_, nullptr, inputs_[0].add});
+        }
+    }
+
+  private:
+    const DenseInput weight_, bias_;
+    const int units_, width_;
+    std::vector<float> packed_;
+};
+
 // The numbers of a slot that has as many in each line.
 class NumbersLayer final : public Layer {
   public:
-    NumbersLayer(Value &output, std::size_t slot) : Layer({}, output), slot_(slot) {}
+    explicit NumbersLayer(const Wiring &wiring) : Layer(wiring), slot_(static_cast<std::size_t>(wiring.step.ints[0])) {}
 
     void forward(Frame &frame) override {
         const std::vector<float> &from = frame.batch.slots[slot_].numbers;
@@ -25,36 +58,35 @@ class NumbersLayer final : public Layer {
 // Rows of (before, count, behind) become (before, behind): the sums over the middle, times a factor.
 class ReduceLayer final : public Layer {
   public:
-    ReduceLayer(Inputs inputs, Value &output, const Step &step)
-        : Layer(std::move(inputs), output), before_(step.ints[0]), count_(step.ints[1]), behind_(step.ints[2]),
-          factor_(step.floats[0]) {}
+    explicit ReduceLayer(const Wiring &wiring)
+        : Layer(wiring), before_(wiring.step.ints[0]), count_(wiring.step.ints[1]), behind_(wiring.step.ints[2]),
+          factor_(wiring.step.floats[0]) {}
 
     void forward(Frame &frame) override {
-        std::fill(output_.data, output_.data + output_.count(frame.batch), 0.0f);
-        walk(frame, [&](std::ptrdiff_t to, std::ptrdiff_t from) { output_.data[to] += in(0).data[from]; });
-        if (factor_ == 1.0f) return;
-        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i) output_.data[i] *= factor_;
+        const std::ptrdiff_t n = output_.count(frame.batch);
+        std::fill_n(output_.data, n, 0.0f);
+        each_matrix(frame, [&](std::ptrdiff_t to, std::ptrdiff_t from) {
+            kernels_.sum_rows(count_, behind_, output_.data + to, {in(0).data + from, behind_}, nullptr);
+        });
+        for (std::ptrdiff_t i = 0; factor_ != 1.0f && i < n; ++i) output_.data[i] *= factor_;
     }
 
     void backward(Frame &frame) override {
         if (!inputs_[0].wanted) return;
-        float *gradient = in(0).gradient;
-        const bool add = inputs_[0].add;
-        walk(frame, [&](std::ptrdiff_t to, std::ptrdiff_t from) {
-            const float found = output_.gradient[to] * factor_;
-            gradient[from] = add ? gradient[from] + found : found;
+        each_matrix(frame, [&](std::ptrdiff_t to, std::ptrdiff_t from) {
+            const float *slopes = output_.gradient + to;
+            for (int k = 0; k < count_; ++k) {
+                inputs_[0].give(from + k * behind_, behind_, [=](std::ptrdiff_t j) { return slopes[j] * factor_; });
+            }
         });
     }
 
   private:
+    // Calls body(where its sums lie, where it lies).
     template <class Body>
-    void walk(const Frame &frame, Body body) {
-        const std::ptrdiff_t outer = static_cast<std::ptrdiff_t>(output_.rows(frame.batch)) * before_;
-        for (std::ptrdiff_t i = 0, from = 0; i < outer; ++i) {
-            for (int k = 0; k < count_; ++k) {
-                for (int j = 0; j < behind_; ++j) body(i * behind_ + j, from++);
-            }
-        }
+    void each_matrix(const Frame &frame, Body body) {
+        const std::ptrdiff_t matrices = static_cast<std::ptrdiff_t>(output_.rows(frame.batch)) * before_;
+        for (std::ptrdiff_t i = 0; i < matrices; ++i) body(i * behind_, i * behind_ * count_);
     }
 
     const int before_, count_, behind_;
@@ -63,42 +95,27 @@ class ReduceLayer final : public Layer {
 
 class SoftmaxLayer final : public Layer {
   public:
-    SoftmaxLayer(Inputs inputs, Value &output, int width, bool logarithm)
-        : Layer(std::move(inputs), output), width_(width), logarithm_(logarithm) {}
+    explicit SoftmaxLayer(const Wiring &wiring)
+        : Layer(wiring), width_(wiring.step.ints[0]), logarithm_(wiring.step.ints[1] != 0),
+          part_(static_cast<std::size_t>(width_)) {}
 
     void forward(Frame &frame) override {
-        const int rows = count(frame);
-        if (!logarithm_) return softmax_rows(rows, width_, in(0).data, output_.data);
-        for (int i = 0; i < rows; ++i) {
-            const float *from = in(0).data + static_cast<std::ptrdiff_t>(i) * width_;
-            float *to = output_.data + static_cast<std::ptrdiff_t>(i) * width_;
-            const float top = kernels_.largest(width_, from), sum = kernels_.exp_sum(width_, to, from, top);
-            const float shift = top + std::log(sum);
-            for (int j = 0; j < width_; ++j) to[j] = from[j] - shift;
-        }
+        for (std::ptrdiff_t at = 0, n = output_.count(frame.batch); at < n; at += width_)
+            vector::softmax(logarithm_, width_, in(0).data + at, output_.data + at);
     }
 
     void backward(Frame &frame) override {
         if (!inputs_[0].wanted) return;
-        for (int i = 0, rows = count(frame); i < rows; ++i) give(static_cast<std::ptrdiff_t>(i) * width_);
-    }
-
-  private:
-    int count(const Frame &frame) const { return output_.rows(frame.batch) * (output_.width / width_); }
-
-    void give(std::ptrdiff_t at) {
-        const float *y = output_.data + at, *dy = output_.gradient + at;
-        float *dx = in(0).gradient + at;
-        const float sum = logarithm_ ? kernels_.sum(width_, dy) : kernels_.dot(width_, y, dy);
-        for (int j = 0; j < width_; ++j) {
-            const float found = logarithm_ ? dy[j] - std::exp(y[j]) * sum : y[j] * (dy[j] - sum);
-            dx[j] = inputs_[0].add ? dx[j] + found : found;
+        for (std::ptrdiff_t at = 0, n = output_.count(frame.batch); at < n; at += width_) {
+            vector::softmax_back(logarithm_, width_, output_.data + at, output_.gradient + at, part_.data());
+            inputs_[0].give(at, width_, [this](std::ptrdiff_t j) { return part_[static_cast<std::size_t>(j)]; });
         }
     }
 
-    const vector::Kernels &kernels_ = vector::kernels();
+  private:
     const int width_;
     const bool logarithm_;
+    std::vector<float> part_;
 };
 
 // The number of each row that a second input numbers; numbers beyond the ends mean the ends.
@@ -113,7 +130,7 @@ class PickLayer final : public Layer {
     void backward(Frame &frame) override {
         if (!inputs_[0].wanted) return;
         float *to = in(0).gradient;
-        if (!inputs_[0].add) std::fill(to, to + in(0).count(frame.batch), 0.0f);
+        if (!inputs_[0].add) std::fill_n(to, in(0).count(frame.batch), 0.0f);
         for (int i = 0; i < frame.batch.lines; ++i) to[place(i)] += output_.gradient[i];
     }
 
@@ -129,25 +146,23 @@ class PickLayer final : public Layer {
 // Sum or mean of all numbers of a batch.
 class TotalLayer final : public Layer {
   public:
-    TotalLayer(Inputs inputs, Value &output, bool mean) : Layer(std::move(inputs), output), mean_(mean) {}
+    explicit TotalLayer(const Wiring &wiring) : Layer(wiring), mean_(wiring.step.ints[0] != 0) {}
 
     void forward(Frame &frame) override {
-        const std::size_t n = in(0).count(frame.batch);
+        const std::ptrdiff_t n = in(0).count(frame.batch);
         output_.data[0] = kernels_.sum(static_cast<int>(n), in(0).data) * factor(n);
     }
 
     void backward(Frame &frame) override {
         if (!inputs_[0].wanted) return;
-        const std::size_t n = in(0).count(frame.batch);
+        const std::ptrdiff_t n = in(0).count(frame.batch);
         const float found = output_.gradient[0] * factor(n);
-        float *to = in(0).gradient;
-        for (std::size_t i = 0; i < n; ++i) to[i] = inputs_[0].add ? to[i] + found : found;
+        inputs_[0].give(0, n, [found](std::ptrdiff_t) { return found; });
     }
 
   private:
-    float factor(std::size_t n) const { return mean_ ? 1.0f / static_cast<float>(n) : 1.0f; }
+    float factor(std::ptrdiff_t n) const { return mean_ ? 1.0f / static_cast<float>(n) : 1.0f; }
 
-    const vector::Kernels &kernels_ = vector::kernels();
     const bool mean_;
 };
 
@@ -166,34 +181,17 @@ class ArgmaxLayer final : public Layer {
 
 }  // namespace
 
-void softmax_rows(int rows, int width, const float *scores, float *probabilities) {
-    const vector::Kernels &kernels = vector::kernels();
-    for (int i = 0; i < rows; ++i, scores += width, probabilities += width) {
-        const float scale = 1.0f / kernels.exp_sum(width, probabilities, scores, kernels.largest(width, scores));
-        for (int j = 0; j < width; ++j) probabilities[j] *= scale;
+LayerPointer make_of_rows(const Wiring &wiring) {
+    switch (wiring.step.kind) {
+        case StepKind::FullyConnected: return std::make_unique<FullyConnectedLayer>(wiring);
+        case StepKind::Numbers: return std::make_unique<NumbersLayer>(wiring);
+        case StepKind::Reduce: return std::make_unique<ReduceLayer>(wiring);
+        case StepKind::Softmax: return std::make_unique<SoftmaxLayer>(wiring);
+        case StepKind::Pick: return std::make_unique<PickLayer>(wiring);
+        case StepKind::Total: return std::make_unique<TotalLayer>(wiring);
+        case StepKind::Argmax: return std::make_unique<ArgmaxLayer>(wiring);
+        default: return nullptr;
     }
-}
-
-LayerPointer make_numbers(Value &output, const Step &step) {
-    return std::make_unique<NumbersLayer>(output, static_cast<std::size_t>(step.ints[0]));
-}
-
-LayerPointer make_reduce(Inputs inputs, Value &output, const Step &step) {
-    return std::make_unique<ReduceLayer>(std::move(inputs), output, step);
-}
-
-LayerPointer make_softmax(Inputs inputs, Value &output, const Step &step) {
-    return std::make_unique<SoftmaxLayer>(std::move(inputs), output, step.ints[0], step.ints[1] != 0);
-}
-
-LayerPointer make_pick(Inputs inputs, Value &output) { return std::make_unique<PickLayer>(std::move(inputs), output); }
-
-LayerPointer make_total(Inputs inputs, Value &output, const Step &step) {
-    return std::make_unique<TotalLayer>(std::move(inputs), output, step.ints[0] != 0);
-}
-
-LayerPointer make_argmax(Inputs inputs, Value &output) {
-    return std::make_unique<ArgmaxLayer>(std::move(inputs), output);
 }
 
 }  // namespace dpmodule::hogwild

@@ -1,12 +1,9 @@
 // Tables, rows of which are looked up and summed, and the gradients of these rows.
 #pragma once
 
-#include "layer.hpp"
+#include "layers.hpp"
 
 namespace dpmodule::hogwild {
-
-// In the order of _POOLS in hogwild/native_plan.py; None: a row for each id.
-enum class Pool : int { Sum, Mean, Sqrt, Max, First, Last, None };
 
 // One use of a table: the ids of a slot, and the rows of the result.
 struct Lookup {

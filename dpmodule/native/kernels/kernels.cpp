@@ -1,6 +1,7 @@
 // Chooses instructions and kernels, and packs matrices for them.
 #include "kernels.hpp"
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -76,6 +77,25 @@ void pack(const Kernels &kernel, int k, int n, const float *source, std::ptrdiff
         }
         to += static_cast<std::size_t>(wide) * k;
         j0 += wide;
+    }
+}
+
+void softmax(bool logarithm, int width, const float *x, float *y) {
+    const float top = kernels().largest(width, x), total = kernels().exp_sum(width, y, x, top);
+    const float shift = top + std::log(total), scale = 1.0f / total;
+    if (logarithm) kernels().unary(Unary::Shift, -shift, 1, width, {y, width}, {const_cast<float *>(x), width});
+    else
+        for (int j = 0; j < width; j++) y[j] *= scale;
+}
+
+void softmax_back(bool logarithm, int width, const float *y, const float *dy, float *dx) {
+    if (logarithm) {
+        const float total = kernels().sum(width, dy);
+        kernels().exp_sum(width, dx, y, 0.0f);
+        for (int j = 0; j < width; j++) dx[j] = dy[j] - dx[j] * total;
+    } else {
+        const float mean = kernels().dot(width, y, dy);
+        for (int j = 0; j < width; j++) dx[j] = y[j] * (dy[j] - mean);
     }
 }
 

@@ -35,7 +35,7 @@ constexpr bool by_input(Unary kind) { return reads_of_unary[static_cast<int>(kin
 // clang-format off: a list
 #define BINARIES(X) \
     X(Add, "add") X(Sub, "sub") X(Mul, "mul") X(Div, "div") X(Max, "max") X(Min, "min") X(Pow, "pow") \
-    X(BinaryLog, "binary_log_loss")
+    X(BinaryLog, "binary_log_loss") X(Equal, "equal")
 // clang-format on
 NAMED_ENUM(Binary, BINARIES)
 // clang-format off: a list
@@ -143,6 +143,10 @@ void pack(const Kernels &, int k, int n, const float *source, std::ptrdiff_t str
 // Width in registers of panel `index` of `count` that share `vectors` registers.
 inline int panel_share(int vectors, int count, int index) { return vectors / count + (index < vectors % count); }
 inline int panel_count(int vectors) { return (vectors + 3) / 4; }
+
+// Softmax of a row, or its logarithm, and the gradient of its operand.
+void softmax(bool logarithm, int width, const float *x, float *y);
+void softmax_back(bool logarithm, int width, const float *y, const float *dy, float *dx);
 
 const Kernels &kernels();  // the best for this CPU, for which the compiler knows registers
 

@@ -99,6 +99,9 @@ void binary(Binary op, int rows, int width, Block y, Block a, Block b) {
         case Binary::Div: map2(rows, width, y, a, b, [](V p, V q) { return L::div(p, q); }); break;
         case Binary::Max: map2(rows, width, y, a, b, [](V p, V q) { return L::max(p, q); }); break;
         case Binary::Min: map2(rows, width, y, a, b, [](V p, V q) { return L::min(p, q); }); break;
+        case Binary::Equal:
+            map2(rows, width, y, a, b, [](V p, V q) { return L::where_equal(p, q, L::set(1.0f), L::set(0.0f)); });
+            break;
         default: dpmodule::vector::binary_each_number(op, rows, width, y, a, b); break;
     }
 }
@@ -134,6 +137,7 @@ void binary_back(Binary op, int which, int rows, int width, Block dx, bool add, 
             if (which) with(a, b, [=](V d, V p, V q) { return L::where_greater(p, q, d, zero); });
             else with(a, b, [=](V d, V p, V q) { return L::where_greater(p, q, zero, d); });
             break;
+        case Binary::Equal: plain([=](V) { return zero; }); break;
         default: dpmodule::vector::binary_each_number_back(op, which, rows, width, dx, add, dy, a, b); break;
     }
 }

@@ -36,6 +36,10 @@ BY_LANES(Cube, "cube", Operand, L::mul(v, L::mul(v, v)), L::mul(d, L::mul(L::set
 BY_LANES(Abs, "abs", Operand, L::abs(v), L::where_greater(v, zero, d, L::where_greater(zero, v, L::sub(zero, d), zero)))
 BY_LANES(Recip, "recip", Operand, L::div(k, v), only_with(d, L::sub(zero, L::div(L::mul(d, k), L::mul(v, v)))))
 BY_LANES(Softsign, "softsign", Operand, L::div(v, L::add(one, L::abs(v))), L::div(d, squared(L::add(one, L::abs(v)))))
+BY_LANES(Leaky, "leaky", Operand, L::where_greater(v, zero, v, L::mul(k, v)),
+         L::where_greater(v, zero, d, L::mul(k, d)))
+BY_LANES(AtLeast, "at_least", Operand, L::where_greater(k, v, k, v), L::where_greater(k, v, zero, d))
+BY_LANES(AtMost, "at_most", Operand, L::where_greater(v, k, k, v), L::where_greater(v, k, zero, d))
 BY_LANES(Silu, "silu", Operand, L::mul(v, logistic_of(L::mul(k, v))), ([&] {
              const V gate = logistic_of(L::mul(k, v));
              return L::mul(d, L::fma(L::mul(L::mul(k, v), gate), L::sub(one, gate), gate));
@@ -59,6 +63,10 @@ BY_NUMBER(Atanh, "atanh", Operand, std::atanh(v), 1 / ((1 - v) * (1 + v)))
 BY_NUMBER(Erf, "erf", Operand, std::erf(v), 1.12837917f * std::exp(-v * v))
 BY_NUMBER(LogSigmoid, "log_sigmoid", Operand, (v < 0 ? v : 0.0f) - std::log1p(std::exp(-std::fabs(v))),
           1 / (1 + std::exp(v)))
+BY_NUMBER(Softrelu, "softrelu", Operand, (v > 0 ? v : 0.0f) + std::log1p(std::exp(-std::fabs(v))),
+          1 / (1 + std::exp(-v)))
+BY_NUMBER(Gelu, "gelu", Operand, 0.5f * v * (1 + std::erf(v * 0.70710678f)),
+          0.5f * (1 + std::erf(v * 0.70710678f)) + v * 0.39894228f * std::exp(-0.5f * v * v))
 BY_NUMBER(LogGamma, "lgamma", Operand, std::lgamma(v), static_cast<float>(digamma(v)))
 BY_NUMBER(Power, "power_number", Operand, std::pow(v, k), power_slope(v, k))
 BY_NUMBER(Exponent, "number_power", Operand, std::pow(k, v), log_k.get() * std::pow(k, v))
@@ -73,6 +81,7 @@ BY_LANES(Stop, "nobackprop", Neither, v, zero)
 VALUE_BY_NUMBER(Round, "round", Neither, std::round(v), attr != 0 ? d : zero)
 VALUE_BY_NUMBER(Ceil, "ceil", Neither, std::ceil(v), attr != 0 ? d : zero)
 VALUE_BY_NUMBER(Floor, "floor", Neither, std::floor(v), attr != 0 ? d : zero)
+VALUE_BY_NUMBER(Truncate, "truncate", Neither, std::trunc(v), zero)
 
 #undef BY_LANES
 #undef BY_NUMBER

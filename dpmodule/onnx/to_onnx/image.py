@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...ops.image.border import make_border
-from ...ops.image.geometry import new_size
-from ...ops.image.light import PCA
+from ...ops.image.color import PCA
+from ...ops.image.geometry import make_border, new_size
 from ...ops.image.resize import AREA, LINEAR, NEAREST, pick_method, resize, taps_of, whole_taps
 from .call import Dims, OperatorCall
 from .common import in_floats, reshape, shape_value, unsqueeze

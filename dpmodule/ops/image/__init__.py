@@ -5,12 +5,11 @@ Those named ``_image_*`` are what is done to images before a network sees them; 
 
 from __future__ import annotations
 
+from . import codec as codec
+from . import color as color
 from . import geometry as geometry
-from . import light as light
-from . import opencv_operators as opencv_operators
-from .border import make_border
 from .codec import decode, encode
+from .geometry import make_border, warp_affine
 from .resize import pick_method, resize
-from .warp import warp_affine
 
 __all__ = ["decode", "encode", "make_border", "pick_method", "resize", "warp_affine"]

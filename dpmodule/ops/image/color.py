@@ -1,14 +1,34 @@
-"""Colors of 8-bit RGB images: hue, lightness, saturation, brightness, contrast; OpenCV's formulas."""
+"""Colors of images: hue, lightness, saturation, brightness, contrast, lighting noise.
+
+First functions of 8-bit RGB pixels by the formulas of OpenCV, then the operators, which compute in float32, whatever
+the type of an image, and pass their head gradient on unchanged, as those of MXNet do.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-_GREY = (4899, 9617, 1868)
+from ...base import OpError
+from ..attrs import real, reals
+from ..spec import Attr, Env, Onnx
+from .rules import augment, straight, uniform
+
+_FIXED_GREY = (4899, 9617, 1868)
 """Weights of red, green and blue, as fractions of 2^14."""
 
-# which of (high, low, falling, rising) each channel takes in the six parts of the color circle
-_RED, _GREEN, _BLUE = (0, 2, 1, 1, 3, 0), (3, 0, 0, 2, 1, 1), (1, 1, 3, 0, 0, 2)
+_SECTORS = [[0, 3, 1], [2, 0, 1], [1, 0, 3], [1, 2, 0], [3, 1, 0], [0, 1, 2]]
+"""Which of (high, low, falling, rising) red, green and blue take in the six parts of the color circle."""
+
+GREY = (0.299, 0.587, 0.114)
+"""Weights of red, green and blue in the brightness."""
+
+EIGENVALUES = (55.46, 4.794, 1.148)
+EIGENVECTORS = ((-0.5675, 0.7192, 0.4009), (-0.5808, -0.0045, -0.8140), (-0.5836, -0.6948, 0.4203))
+"""Principal axes of ImageNet's colors, one row for each of red, green and blue."""
+PCA = tuple(tuple(value * part for value, part in zip(EIGENVALUES, row)) for row in EIGENVECTORS)
+"""Eigenvectors of ImageNet's colors times their eigenvalues."""
 
 
 def to_grey(image: torch.Tensor) -> torch.Tensor:
@@ -18,7 +38,7 @@ def to_grey(image: torch.Tensor) -> torch.Tensor:
         image: (H, W, 3), uint8.
         returns: (H, W, 1), uint8.
     """
-    weights = torch.tensor(_GREY, dtype=torch.int32, device=image.device)
+    weights = torch.tensor(_FIXED_GREY, dtype=torch.int32, device=image.device)
     total = (image.int() * weights).sum(2, keepdim=True, dtype=torch.int32)
     return ((total + (1 << 13)) >> 14).to(torch.uint8)
 
@@ -51,7 +71,7 @@ def shift_hls(image: torch.Tensor, hue: int, lightness: int, saturation: int) ->
     h = ((h * 0.5).round_() + hue).clamp_(0, 180)
     light = ((light * 255).round_() + lightness).clamp_(0, 255)
     s = ((s * 255).round_() + saturation).clamp_(0, 255)
-    return _from_hls(h, light, s)
+    return _pixels(h, light, s)
 
 
 def to_hls(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -74,18 +94,198 @@ def to_hls(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     return torch.where(colored, hue, 0.0), light, torch.where(colored, saturation, 0.0)
 
 
-def _from_hls(hue: torch.Tensor, light: torch.Tensor, saturation: torch.Tensor) -> torch.Tensor:
+def _pixels(hue: torch.Tensor, light: torch.Tensor, saturation: torch.Tensor) -> torch.Tensor:
     """Return the 8-bit RGB pixels of hue in halves of a degree, and lightness and saturation up to 255."""
     light, saturation = light * (1 / 255), saturation * (1 / 255)
     mixed = light * saturation
     high = torch.where(light <= 0.5, light + mixed, light + saturation - mixed)
-    low = 2 * light - high
-    place = (hue * (6 / 180)) % 6
-    part = place.floor()
-    rest = place - part
-    levels = torch.stack([high, low, low + (high - low) * (1 - rest), low + (high - low) * rest])
-    sector = part.long()
-    channels = [
-        levels.gather(0, sector.new_tensor(table)[sector].unsqueeze(0))[0] for table in (_RED, _GREEN, _BLUE)
-    ]
-    return (torch.stack(channels, 2) * 255).round_().clamp_(0, 255).to(torch.uint8)
+    colors = _on_circle(hue * (6 / 180), 2 * light - high, high)
+    return (colors * 255).round_().clamp_(0, 255).to(torch.uint8)
+
+
+def _on_circle(place: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    """Return the RGB values at a place on the color circle, which is 6 long, between two levels."""
+    place = torch.remainder(place, 6.0)
+    sector = place.floor().clamp(max=5.0)
+    part = place - sector
+    levels = torch.stack([high, low, low + (high - low) * (1 - part), low + (high - low) * part], 2)
+    return levels.gather(2, levels.new_tensor(_SECTORS, dtype=torch.long)[sector.long()])
+
+
+Tensor = torch.Tensor
+
+
+def _stored(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return float32 values in an image's type: cut off after the point, and kept within 0 to 255 for bytes."""
+    return (values.clamp(0.0, 255.0) if dtype == torch.uint8 else values).to(dtype)
+
+
+def _brightness(factor: Tensor, data: Tensor) -> Tensor:
+    return _stored(data.float() * factor, data.dtype)
+
+
+def _contrast(factor: Tensor, data: Tensor) -> Tensor:
+    values = data.float()
+    grey = values @ values.new_tensor(GREY) if data.shape[2] > 1 else values
+    mean = grey.sum() / (data.shape[0] * data.shape[1])
+    return _stored(values * factor + (1 - factor) * mean, data.dtype)
+
+
+def _saturation(factor: Tensor, data: Tensor) -> Tensor:
+    if data.shape[2] == 1:
+        return data.clone()
+    values = data.float()
+    grey = values[:, :, 2:] * GREY[2]  # blue alone, as in MXNet
+    return _stored(grey * (1 - factor) + values * factor, data.dtype)
+
+
+def _hue(turn: Tensor, data: Tensor) -> Tensor:
+    if data.shape[2] == 1:
+        return data.clone()
+    hue, light, strength = to_hls(data.float() / 255.0)
+    return _stored(_from_hls(hue + turn * 360.0, light, strength) * 255.0, data.dtype)
+
+
+def _from_hls(hue: Tensor, light: Tensor, strength: Tensor) -> Tensor:
+    """Return the RGB values of hue in degrees, lightness and saturation."""
+    high = torch.where(light <= 0.5, light * (1 + strength), light + strength - light * strength)
+    colors = _on_circle(hue * (1.0 / 60.0), 2 * light - high, high)
+    return torch.where(strength.unsqueeze(2) != 0, colors, light.unsqueeze(2))
+
+
+_CHANGES = {"brightness": _brightness, "contrast": _contrast, "saturation": _saturation, "hue": _hue}
+
+
+_FACTORS = {"min_factor": Attr(real, "least factor"), "max_factor": Attr(real, "greatest factor")}
+
+
+def _draw_and_change(name: str, a: Any, env: Env, data: Tensor) -> Tensor:
+    factor = uniform(env, a.min_factor, a.max_factor)
+    return straight(lambda x: _CHANGES[name](factor, x), data)
+
+
+@augment("_image_random_brightness", _FACTORS, random=True)
+def random_brightness(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Multiply an image by a random factor.
+
+    Shape:
+        data: (H, W, C) with 1 or 3 channels.
+        returns: the same.
+
+    Source: MXNet 1.9.1 `_image_random_brightness`, with random numbers of our own.
+    """
+    return _draw_and_change("brightness", a, env, data)
+
+
+@augment("_image_random_contrast", _FACTORS, random=True)
+def random_contrast(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Spread an image's values around its mean brightness by a random factor.
+
+    Shape:
+        data: (H, W, C) with 1 or 3 channels.
+        returns: the same.
+
+    Source: MXNet 1.9.1 `_image_random_contrast`, with random numbers of our own.
+    """
+    return _draw_and_change("contrast", a, env, data)
+
+
+@augment("_image_random_saturation", _FACTORS, random=True)
+def random_saturation(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Mix an image with its brightness; a random factor of 1 is the image.
+
+    Shape:
+        data: (H, W, C) with 1 or 3 channels.
+        returns: the same.
+
+    Source: MXNet 1.9.1 `_image_random_saturation`, which takes 0.114 times blue for the brightness, with random
+    numbers of our own.
+    """
+    return _draw_and_change("saturation", a, env, data)
+
+
+@augment("_image_random_hue", _FACTORS, random=True)
+def random_hue(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Turn an image's hue by a random share of the color circle.
+
+    Shape:
+        data: (H, W, C) with 1 or 3 channels.
+        returns: the same.
+
+    Source: MXNet 1.9.1 `_image_random_hue`, with random numbers of our own.
+    """
+    return _draw_and_change("hue", a, env, data)
+
+
+@augment(
+    "_image_random_color_jitter",
+    {name: Attr(real, f"greatest change of {name}; 0 for none") for name in _CHANGES},
+    random=True,
+)
+def random_color_jitter(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Change brightness, contrast, saturation and hue at random, in a random order.
+
+    Shape:
+        data: (H, W, C) with 1 or 3 channels.
+        returns: the same.
+
+    Source: MXNet 1.9.1 `_image_random_color_jitter`, with random numbers of our own.
+    """
+    order = torch.randperm(len(_CHANGES), device=env.device, generator=env.generator).tolist()
+
+    def change(x: Tensor) -> Tensor:
+        for position in order:
+            name = tuple(_CHANGES)[position]
+            limit = getattr(a, name)
+            if limit > 0:
+                base = 0.0 if name == "hue" else 1.0
+                x = _CHANGES[name](uniform(env, base - limit, base + limit), x)
+        return x
+
+    return straight(change, data)
+
+
+def _lighting(alpha: Tensor, data: Tensor) -> Tensor:
+    if data.shape[2] == 1:
+        return data.clone()
+    return _stored(data.float() + alpha.new_tensor(PCA) @ alpha, data.dtype)
+
+
+@augment(
+    "_image_adjust_lighting",
+    {"alpha": Attr(reals, "strength of the three main directions of color")},
+    onnx=Onnx(builder="image_adjust_lighting"),
+)
+def adjust_lighting(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Add AlexNet's lighting noise of given strengths.
+
+    Shape:
+        data: (H, W, 3); one of 1 channel stays as it is.
+        returns: the same.
+
+    Raises:
+        OpError: `alpha` has not three numbers.
+
+    Source: MXNet 1.9.1 `_image_adjust_lighting`; Krizhevsky et al., "ImageNet classification", 2012.
+    """
+    if len(a.alpha) != 3:
+        raise OpError(f"_image_adjust_lighting: alpha is {a.alpha}, expected three numbers")
+    return straight(lambda x: _lighting(torch.tensor(a.alpha, device=x.device), x), data)
+
+
+@augment(
+    "_image_random_lighting",
+    {"alpha_std": Attr(real, "standard deviation of the strengths", 0.05)},
+    random=True,
+)
+def random_lighting(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Add AlexNet's lighting noise of random strengths.
+
+    Shape:
+        data: (H, W, 3); one of 1 channel stays as it is.
+        returns: the same.
+
+    Source: MXNet 1.9.1 `_image_random_lighting`, with random numbers of our own.
+    """
+    alpha = torch.empty(3, device=env.device).normal_(0.0, 1.0, generator=env.generator) * a.alpha_std
+    return straight(lambda x: _lighting(alpha, x), data)

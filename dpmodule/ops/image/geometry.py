@@ -3,17 +3,167 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 
-from ...base import OpError, Shape, ShapeError
+from ...base import ArgumentError, OpError, Shape, ShapeError
 from ..attrs import boolean, integer, ints, reals
 from ..registry import op
 from ..shapes import forward, typed, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg
-from .resize import resize
+from .resize import CUBIC, LANCZOS, NEAREST, cubic_taps, lanczos_taps, resize, short_edge_size
 from .rules import augment, check_channels, check_rank, straight, uniform
+
+CONSTANT, REPLICATE, REFLECT, WRAP, REFLECT_101 = range(5)
+"""Kinds of border, numbered as in OpenCV."""
+
+_ISOLATED = 16
+"""OpenCV's flag on top of a kind; it changes nothing for a whole image."""
+
+
+def make_border(
+    image: torch.Tensor,
+    top: int,
+    bottom: int,
+    left: int,
+    right: int,
+    kind: int = CONSTANT,
+    values: Sequence[float] = (0.0,),
+) -> torch.Tensor:
+    """Surround an image with a border.
+
+    Shape:
+        image: (H, W, C).
+        returns: (top + H + bottom, left + W + right, C).
+
+    Args:
+        kind: 0 constant, 1 replicate ``aa|abcd|dd``, 2 reflect ``ba|abcd|dc``, 3 wrap ``cd|abcd|ab``, 4 reflect
+            without the edge ``cb|abcd|cb``.
+        values: the constant, one number per channel; channels beyond them get 0.
+    """
+    if min(top, bottom, left, right) < 0:
+        raise ArgumentError(f"margins are {top}, {bottom}, {left}, {right}, expected none below 0")
+    kind = kind & ~_ISOLATED if kind >= 0 else kind
+    if not CONSTANT <= kind <= REFLECT_101:
+        raise ArgumentError(f"border type is {kind}, expected 0 to 4, with or without 16")
+    height, width, channels = image.shape
+    if kind == CONSTANT:
+        color = torch.zeros(channels, dtype=torch.float64)
+        given = torch.tensor(tuple(values)[:channels], dtype=torch.float64)
+        color[: len(given)] = given
+        if not image.dtype.is_floating_point:
+            info = torch.iinfo(image.dtype)
+            color = color.round().clamp(info.min, info.max)
+        out = image.new_empty((top + height + bottom, left + width + right, channels))
+        out[:] = color.to(image.device, image.dtype)
+        out[top : top + height, left : left + width] = image
+        return out
+    rows = _places(height, top, bottom, kind).to(image.device)
+    columns = _places(width, left, right, kind).to(image.device)
+    return image.index_select(0, rows).index_select(1, columns)
+
+
+def _places(size: int, before: int, after: int, kind: int) -> torch.Tensor:
+    """Return the pixel that each place along an axis repeats."""
+    at = torch.arange(-before, size + after)
+    if kind == REPLICATE or size == 1:
+        return at.clamp(0, size - 1)
+    if kind == WRAP:
+        return at % size
+    if kind == REFLECT:
+        at = at % (2 * size)
+        return torch.where(at < size, at, 2 * size - 1 - at)
+    at = at % (2 * size - 2)
+    return torch.where(at < size, at, 2 * size - 2 - at)
+
+
+_COORDINATE_ONE = 1 << 10
+"""One pixel, in the fixed-point coordinates."""
+
+_STEPS = 32
+"""Places between two pixels that are told apart."""
+
+_WEIGHT_ONE = 1 << 15
+"""One, in the fixed-point weights."""
+
+Array = np.ndarray[Any, Any]
+
+
+def warp_affine(
+    image: torch.Tensor, matrix: Array, width: int, height: int, interp: int, fill: float
+) -> torch.Tensor:
+    """Map an image by ``(x, y) -> matrix @ (x, y, 1)``.
+
+    Shape:
+        image: (H, W, C), uint8.
+        matrix: (2, 3).
+        returns: (height, width, C), uint8.
+
+    Args:
+        width: width of the result in pixels.
+        height: height of the result in pixels.
+        interp: 0 nearest, 1 or 3 linear, 2 cubic, 4 Lanczos over 8 pixels.
+        fill: what stands where `image` does not reach.
+    Source: OpenCV 3.4 `cv::warpAffine`: coordinates of 10 bits, 32 places between pixels, weights of 15 bits.
+    """
+    half = _COORDINATE_ONE // 2 if interp == NEAREST else _COORDINATE_ONE // _STEPS // 2
+    x, y = _sources(_inverse(np.asarray(matrix, np.float64)), width, height, half)
+    color = int(np.clip(np.rint(fill), 0, 255))
+    if interp == NEAREST:
+        return _pixels(image, x >> 10, y >> 10, color).to(torch.uint8)
+    x, y = x >> 5, y >> 5
+    taps = _tap_table(interp)
+    count = taps.shape[0]
+    before = count // 2 - 1
+    across, down = taps[:, x & (_STEPS - 1)], taps[:, y & (_STEPS - 1)]
+    total = torch.full((height, width, image.shape[2]), 1 << 14, dtype=torch.int32)
+    for i in range(count):
+        for j in range(count):
+            weight = (down[i] * across[j] * _WEIGHT_ONE).round().int().unsqueeze(2)
+            total += weight * _pixels(image, (x >> 5) + (j - before), (y >> 5) + (i - before), color)
+    return (total >> 15).clamp_(0, 255).to(torch.uint8)
+
+
+def _inverse(m: Array) -> Array:
+    determinant = m[0, 0] * m[1, 1] - m[0, 1] * m[1, 0]
+    scale = 1.0 / determinant if determinant else 0.0
+    linear = np.array([[m[1, 1], -m[0, 1]], [-m[1, 0], m[0, 0]]]) * scale
+    return np.column_stack([linear, -linear @ m[:, 2]])
+
+
+def _sources(m: Array, width: int, height: int, half: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the place that each new pixel comes from, in fixed point, two of (height, width)."""
+    columns, rows = np.arange(width), np.arange(height)
+
+    def place(row: Array) -> torch.Tensor:
+        along = np.rint(row[0] * columns * _COORDINATE_ONE).astype(np.int64)
+        down = np.rint((row[1] * rows + row[2]) * _COORDINATE_ONE).astype(np.int64) + half
+        return torch.from_numpy(along + down[:, None])
+
+    return place(m[0]), place(m[1])
+
+
+def _pixels(image: torch.Tensor, x: torch.Tensor, y: torch.Tensor, color: int) -> torch.Tensor:
+    height, width, channels = image.shape
+    inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
+    at = y.clamp(0, height - 1) * width + x.clamp(0, width - 1)
+    found = image.reshape(-1, channels).index_select(0, at.reshape(-1)).view(*x.shape, channels).int()
+    return found.masked_fill_(~inside.unsqueeze(2), color)
+
+
+@lru_cache(maxsize=8)
+def _tap_table(interp: int) -> torch.Tensor:
+    """Return the weights of neighbours for each place between two pixels, (taps, 32)."""
+    part = (np.arange(_STEPS) / _STEPS).astype(np.float32)
+    if interp == CUBIC:
+        return torch.from_numpy(cubic_taps(part))
+    if interp == LANCZOS:
+        return torch.from_numpy(lanczos_taps(part))
+    return torch.from_numpy(np.stack([1 - part, part]))
+
 
 Tensor = torch.Tensor
 
@@ -138,9 +288,7 @@ def new_size(a: Any, height: int, width: int) -> tuple[int, int]:
     if len(a.size) == 2:
         return a.size[1], a.size[0]
     (side,) = a.size
-    if not a.keep_ratio:
-        return side, side
-    return (height * side // width, side) if height > width else (side, width * side // height)
+    return short_edge_size(height, width, side) if a.keep_ratio else (side, side)
 
 
 def _resize_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:

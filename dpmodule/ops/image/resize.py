@@ -44,6 +44,11 @@ def pick_method(interp: int, old: tuple[int, int], new: tuple[int, int], draw: i
     return interp
 
 
+def short_edge_size(height: int, width: int, size: int) -> tuple[int, int]:
+    """Return (height, width) of an image whose shorter edge gets `size` pixels, keeping its aspect."""
+    return (height * size // width, size) if height > width else (size, width * size // height)
+
+
 def resize(image: torch.Tensor, width: int, height: int, interp: int = LINEAR) -> torch.Tensor:
     """Resize one image.
 

@@ -17,7 +17,7 @@ from ...base import StateError
 from ...compat import torch_private
 from .. import nested
 from ..errors import PipeBroken, StructureError
-from ..remote import RemoteError
+from ..messages import RemoteError
 from . import control as c
 from .connection import Connection
 from .control import FOREIGN, FORGET, FULL, LAYOUT, LOOK, PAYLOAD, SENT, SHARE, PipeFrames

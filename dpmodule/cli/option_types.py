@@ -1,0 +1,272 @@
+"""The parser of the command line, and the types of its options.
+
+A type reads the text of one argument; what it refuses becomes an error that names the option, the text and what was
+expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from .. import kvstore, metric
+from ..base import DeviceError, MXNetError, did_you_mean
+from ..checkpoint import LAST
+from ..context import Context
+from ..executor import passes
+from ..optimizer.base import registry as optimizers
+
+_CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d{1,9})\)|:(\d{1,9}))?\s*")
+_WHOLE = re.compile(r"-?[0-9]{1,12}")
+_NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan).*", re.IGNORECASE)
+_MOST = 2**31 - 1
+_LARGEST = 1e6
+"""Largest rate, decay or factor that is taken; beyond lies nothing but overflow."""
+PASSES = [each.name for each in passes.PASSES]
+
+T = TypeVar("T")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that takes whole names of options only and says in one line what is wrong.
+
+    Args:
+        passes_on: whether it leaves all words to its command, as `rest`.
+    """
+
+    def __init__(self, passes_on: bool = False, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
+        self._passes_on = passes_on
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return a namespace, and the words that are not known."""
+        if not self._passes_on:
+            result, unknown = super().parse_known_args(args, namespace)
+            if unknown:
+                names = [word.partition("=")[0] for word in unknown if word.startswith("--")]
+                hint = did_you_mean(names[0], self._option_string_actions, *names[1:]) if names else ""
+                self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+            return result, unknown
+        found, _ = super().parse_known_args([], namespace)
+        found.rest = list(args)
+        return found, []
+
+    def error(self, message: str) -> Any:
+        """Print what is wrong, with the choices that may have been meant, and exit with 2."""
+        if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            message += did_you_mean(match[1], re.findall(r"[\w.-]+", match[2]))
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def with_values(words: Sequence[str]) -> list[str]:
+    """Return the words with negative numbers joined to their options: argparse takes "-1e3" for another option."""
+    found: list[str] = []
+    for word in words:
+        if found and found[-1].startswith("--") and "=" not in found[-1] and _NEGATIVE.fullmatch(word):
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
+
+
+def _refused(text: str, expected: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"{text!r}, expected {expected}")
+
+
+def _each(read: Callable[[str], T], parts: Sequence[str], text: str, expected: str) -> list[T]:
+    """Read the parts of a text; refuse the whole text where one is wrong."""
+    try:
+        return [read(part) for part in parts]
+    except argparse.ArgumentTypeError:
+        raise _refused(text, expected) from None
+
+
+def filled(text: str) -> str:
+    """Read any text that is not empty."""
+    if not text.strip():
+        raise _refused(text, "a name")
+    return text
+
+
+def whole(low: int, high: int = _MOST) -> Callable[[str], int]:
+    """Return what reads whole numbers from `low` to `high`."""
+
+    def read(text: str) -> int:
+        if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+            raise _refused(text, f"a whole number from {low} to {high}")
+        return int(text)
+
+    return read
+
+
+count = whole(0)
+positive = whole(1)
+class_count = whole(2)
+seed = whole(0, 2**32 - 1)
+opset = whole(1, 99)
+edge = whole(1, 65500)
+quality = whole(1, 100)
+thread_count = whole(1, 256)
+
+
+def finite(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
+    """Return what reads numbers that `fits` takes and that are not absurdly large."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not abs(number) <= _LARGEST or not fits(number):
+            raise _refused(text, expected)
+        return number
+
+    return read
+
+
+learning_rate = finite(f"a number above 0, at most {_LARGEST:.0f}", lambda number: number > 0)
+weight_decay = finite(f"a number from 0 to {_LARGEST:.0f}", lambda number: number >= 0)
+momentum = finite("a number from 0, below 1", lambda number: 0 <= number < 1)
+scale = finite(f"a number other than 0, at most {_LARGEST:.0f}", lambda number: number != 0)
+share = finite("a share from 0, below 1", lambda number: 0 <= number < 1)
+fraction = finite("a number from 0 to 1", lambda number: 0 <= number <= 1)
+ratio = finite("a number above 0, at most 1", lambda number: 0 < number <= 1)
+tolerance = finite("a number from 0", lambda number: number >= 0)
+timeout = finite("a number of seconds above 0", lambda number: number > 0)
+interval = finite("seconds from 0 on", lambda number: number >= 0)
+
+
+def epoch(text: str) -> int | str:
+    """Read the number of an epoch, or "last" for what was saved within one."""
+    if text == LAST:
+        return text
+    try:
+        return count(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or {LAST!r}") from None
+
+
+def contexts(text: str) -> list[Context]:
+    """Read devices such as "cpu(0),cpu(1)"; "cpu" alone is "cpu(0)"."""
+    found = [_CONTEXT.fullmatch(part) for part in text.split(",")]
+    if not all(found):
+        raise _refused(text, "devices such as 'cpu(0),cpu(1)' or 'gpu(0)'")
+    devices = [Context(match[1], int(match[2] or match[3] or 0)) for match in found if match]
+    try:
+        return [each.check() for each in devices]
+    except MXNetError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def device(text: str) -> Context:
+    """Read one device."""
+    found = contexts(text)
+    if len(found) != 1:
+        raise _refused(text, "one device")
+    return found[0]
+
+
+def workload(text: str) -> list[float]:
+    """Read shares of a batch per device, such as "1,3"."""
+    expected = "positive numbers such as '1,3', one for each device"
+    return _each(finite(expected, lambda number: number > 0), text.split(","), text, expected)
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """Read the shape of one sample, such as "1,8,8"."""
+    parts = [part.strip() for part in text.strip().removeprefix("(").removesuffix(")").split(",")]
+    if len(parts) > 1 and not parts[-1]:  # as Python writes (64,)
+        parts.pop()
+    expected = f"the shape of one sample such as '1,8,8', each from 1 to {_MOST}"
+    return tuple(_each(positive, parts, text, expected))
+
+
+def input_shape(text: str) -> tuple[str | None, tuple[int, ...]]:
+    """Read an input's name and its whole shape, such as "data=1,3,224,224", or the shape of one sample alone.
+
+    A colon may stand in place of the equals sign.
+    """
+    name, equals, sizes = text.rpartition("=" if "=" in text else ":")
+    expected = "a name and a shape such as 'data=1,3,224,224', or the shape of one sample such as '3,224,224'"
+    if bool(name) != bool(equals):
+        raise _refused(text, expected)
+    return name or None, _each(shape, [sizes], text, expected)[0]
+
+
+def table_rows(text: str) -> tuple[str | None, int]:
+    """Read rows of tables, such as "90000", or those of one slot, such as "words=90000"."""
+    name, equals, count = text.rpartition("=")
+    expected = "a slot and a number of rows such as 'words=90000', or a number for all slots"
+    if bool(name) != bool(equals):
+        raise _refused(text, expected)
+    return name or None, _each(positive, [count], text, expected)[0]
+
+
+def hidden(text: str) -> tuple[int, ...]:
+    """Read units of hidden layers, such as "128,96"; "none" is no layer."""
+    if text.lower() == "none":
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    return tuple(_each(positive, parts, text, "units such as '128,96', or none"))
+
+
+def input_file(text: str) -> str:
+    """Read the name of a file that is there."""
+    if os.path.isdir(text):
+        raise _refused(text, "a file; this is a folder")
+    if not os.path.exists(text):
+        raise _refused(text, "a file; there is none of this name")
+    return text
+
+
+def pass_names(text: str) -> list[str]:
+    """Read names of passes, separated by commas."""
+    names = [name.strip() for name in text.split(",")]
+    if not set(names) <= set(PASSES):
+        raise _refused(text, f"some of {', '.join(PASSES)}")
+    return names
+
+
+def metric_names(text: str) -> list[str]:
+    """Read names of metrics, such as "auc,acc"."""
+    names = [name.strip() for name in text.split(",")]
+    try:
+        metric.create(list(names))
+    except (MXNetError, TypeError) as error:
+        raise _refused(text, f"names of metrics: {error}") from None
+    return names
+
+
+def optimizer_name(text: str) -> str:
+    """Read the name of an optimizer that wants no arguments beyond those of all."""
+    names = sorted(name for name in optimizers.offered() if not _required(optimizers.find(name)))
+    if text.lower() not in names:
+        raise _refused(text, f"one of {', '.join(names)}")
+    return text.lower()
+
+
+def _required(kind: Any) -> list[str]:
+    """Return the arguments of a class that have no default."""
+    every = inspect.signature(kind).parameters.values()
+    return [one.name for one in every if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+
+
+def store(text: str) -> str | None:
+    """Read the name of a kvstore; "none" is None."""
+    name = text.lower()
+    if name == "none":
+        return None
+    if name in kvstore.DIST:
+        return name
+    try:
+        kvstore.create(text)
+    except DeviceError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    except MXNetError:
+        raise _refused(text, "local, device, dist_sync, dist_async or none") from None
+    return text
