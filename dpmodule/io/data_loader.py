@@ -13,8 +13,7 @@ from ..streams.checks import check_count
 from .convert import IterableIter
 from .dataset_loader import LoaderPlan, ProcessLoader
 from .desc import DataDesc
-from .iterator import CurrentBatch, DataBatch, check_state
-from .parts import check_part
+from .iterator import CurrentBatch, DataBatch, check_part, check_state
 from .process_feed import FeedOptions
 from .process_prefetch import drawn_seed
 

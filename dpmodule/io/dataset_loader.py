@@ -23,7 +23,7 @@ from ..compat import torch_private
 from ..context import cpu
 from ..devices import generators
 from ..streams.checks import check_count
-from .parts import EveryNth
+from .iterator import EveryNth
 from .process_feed import END, FeedOptions, FeedOrders, WorkerFeed
 
 Collate = Callable[[Any], Any]

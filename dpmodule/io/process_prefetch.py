@@ -12,10 +12,9 @@ from ..base import ArgumentError, StateError
 from ..compat.closing import Closing
 from ..devices import generators
 from ..streams.checks import check_count
+from .convert import EpochStart
 from .desc import DataDesc
-from .epoch_start import EpochStart
-from .iterator import CurrentBatch, DataBatch, DataIter, check_state
-from .parts import check_part
+from .iterator import CurrentBatch, DataBatch, DataIter, check_part, check_state
 from .process_feed import END, FeedOptions, FeedOrders, WorkerFeed
 
 _logger = logging.getLogger(__name__)

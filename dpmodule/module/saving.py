@@ -18,7 +18,7 @@ from ..base import ArgumentError, FileError, FileFormatError, StateError
 from ..callback.checkpoint import Checkpoint
 from ..devices import generators
 from ..files import settle
-from ..io.epoch_start import EpochStart
+from ..io.convert import EpochStart
 from ..ndarray import NDArray
 from ..object_state import digest, equal, random_generators, set_state, state_of
 from ..symbol import Symbol

@@ -12,7 +12,7 @@ from .. import mode
 from ..base import MXNetError
 from ..context import Context
 from ..devices.generators import generator
-from ..ops import infer
+from ..ops import shapes
 from ..ops.sparse import SparseCall, leaf_of, note_fallback, rule_of
 from ..ops.spec import Env, Op
 from ..ops.user_code import is_users
@@ -282,7 +282,7 @@ def _check_update(plan: PreparedOp, arrays: Sequence[Any], out: Out) -> Any:
     """Refuse what an update of single rows would not notice, and return the one array to write to, or None."""
     check_alike(plan, arrays, [array.stored for array in arrays])
     if not plan.same_shape:
-        infer.infer_shape(plan.op, plan.a, [array.shape for array in arrays], [None] * plan.visible)
+        shapes.infer_shape(plan.op, plan.a, [array.shape for array in arrays], [None] * plan.visible)
     if out is None or out is arrays[0]:
         return out
     return targets_of(plan, [arrays[0].stored], out)[0]
@@ -320,7 +320,7 @@ def _env_with_shapes(plan: PreparedOp, tensors: list[torch.Tensor], ctx: Context
     found = plan.out_shapes
     if not found:
         known = [tuple(t.shape) for t in tensors]
-        _, outs = infer.infer_shape(plan.op, plan.a, list(known), [None] * plan.visible)
+        _, outs = shapes.infer_shape(plan.op, plan.a, list(known), [None] * plan.visible)
         found = tuple(s or () for s in outs)
         if not tensors:
             plan.out_shapes = found

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..base import DTypeError, MXNetError, OpError, ShapeError
-from ..ops import infer, shapes
+from ..ops import shapes
 from ..ops.dtypes import name_of
 from ..ops.sparse import counts_alone
 from ..ops.spec import AUX, Op
@@ -150,7 +150,7 @@ def failure(plan: PreparedOp, arrays: Sequence[Handle], error: Exception) -> MXN
     """Turn torch's complaint into an error that names the operator and its inputs."""
     text = f"{plan.op.name} failed on {_listed(arrays)}"
     try:
-        infer.infer_shape(plan.op, plan.a, [x.shape for x in arrays], [None] * plan.visible)
+        shapes.infer_shape(plan.op, plan.a, [x.shape for x in arrays], [None] * plan.visible)
     except ShapeError as reason:
         return ShapeError(f"{text}: {reason}")
     except MXNetError:  # the rule is asked for a better message only

@@ -28,7 +28,7 @@ from ..parsing import input_files
 from ..std_random import StandardDraws
 
 if TYPE_CHECKING:
-    from ..options import OptionValues
+    from ..data_iter import OptionValues
 
 
 _HEAD = struct.Struct("<4sII")

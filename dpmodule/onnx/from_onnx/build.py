@@ -14,7 +14,7 @@ from ...graph import Entry, Node
 from ...ops import get
 from ...ops.attrs import to_text
 from ...ops.dtypes import name_of, torch_dtype
-from ...ops.infer import infer_shape, infer_type
+from ...ops.shapes import infer_shape, infer_type
 from ...ops.spec import Env, Op
 from ..hints import Hints
 from .check import Refused

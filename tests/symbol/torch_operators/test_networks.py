@@ -2,9 +2,10 @@
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import dpmodule as mx
-from helpers.torch_import import compare
+from helpers.torch_import import Functions, compare
 
 
 class Recurrent(nn.Module):
@@ -48,3 +49,26 @@ def test_dropout_between_layers_follows_the_mode():
         symbol, _, _ = mx.sym.from_torch(Outer().train(training), torch.zeros(2, 3, 3))
         (node,) = [n for n in symbol.graph.nodes if n.op is not None and n.op.name == "RNN"]
         assert node.a.p == 0.4
+
+
+def test_scaled_dot_product_attention():
+    keep = torch.rand(4, 6) > 0.3
+    keep[:, 0] = True
+    bias = torch.randn(2, 4, 6)
+
+    def heads(x):
+        return x.view(x.shape[0], -1, 2, 4).transpose(1, 2)
+
+    functions = {
+        "plain": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y)),
+        "scale": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), scale=0.1),
+        "causal": lambda x, y: F.scaled_dot_product_attention(heads(y), heads(y), heads(y), is_causal=True),
+        "apart": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), is_causal=True),
+        "mask": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), attn_mask=keep),
+        "bias": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), attn_mask=bias),
+        "flat": lambda x, y: F.scaled_dot_product_attention(x, y, y),
+        "shared": lambda x, y: F.scaled_dot_product_attention(
+            heads(x), heads(y)[:, :1], heads(y)[:, :1], enable_gqa=True
+        ),
+    }
+    compare(Functions(functions), lambda n: (torch.randn(n, 4, 8), torch.randn(n, 6, 8)))
