@@ -1,4 +1,4 @@
-"""`Crew`: workers of a `HogwildWorld`, processes or threads, each of which has a copy of a world."""
+"""`HogwildWorkers`: workers of a `HogwildWorld`, processes or threads, each of which has a copy of a world."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar
@@ -18,7 +18,8 @@ from typing import Any, NoReturn, TypeVar
 from ..base import StateError
 from ..devices import generators
 from ..streams.child import Channel
-from ..streams.errors import WorkerStuck
+from ..streams.errors import UnpicklableError, WorkerStuck
+from ..streams.launch import pack_target
 from ..streams.supervisor import START_S, ProgressWatch, Supervisor
 from ..streams.synchronization import Signal
 from .batch_world import BatchWorld, copied_world
@@ -40,7 +41,7 @@ _GRACE_S = 1.0
 
 
 @dataclass
-class CrewWork:
+class WorkerSetup:
     """What a worker does.
 
     Args:
@@ -63,7 +64,7 @@ class CrewWork:
 
 
 def _serve(
-    desk: Desk, work: CrewWork, world: World | None, note: Callable[[str, int], None] | None = None
+    desk: Desk, work: WorkerSetup, world: World | None, note: Callable[[str, int], None] | None = None
 ) -> None:
     """Be a worker: carry out one order after the other."""
     parleys, training = 0, work.is_training
@@ -93,7 +94,7 @@ def _serve(
 
 
 class _SharedPart:
-    """Part of what a world shares, on its way to a process: alone, so that an error can say what cannot be sent."""
+    """Part of what a world shares, packed alone, so that an error can say what cannot be sent to a process."""
 
     def __init__(self, owner: str, path: tuple[Any, ...], value: Any) -> None:
         self.owner = owner
@@ -114,29 +115,8 @@ def _parts(shared: Mapping[str, Any], path: tuple[Any, ...] = ()) -> Iterator[_S
             yield _SharedPart(owner, (*path, key), value)
 
 
-def _joined(parts: Sequence[_SharedPart]) -> Any:
-    """Put together what `_parts` took apart."""
-    found: dict[Any, Any] = {}
-    for part in parts:
-        place = found
-        for key in part.path[:-1]:
-            place = place.setdefault(key, {})
-        place[part.path[-1]] = part.value
-    return _with_lists(found)
-
-
-def _with_lists(shared: dict[Any, Any]) -> dict[Any, Any]:
-    if "world_class" in shared:
-        for key in ("agents", "worlds"):
-            if key in shared:
-                shared[key] = [_with_lists(shared[key][number]) for number in sorted(shared[key])]
-    return shared
-
-
-def _serve_process(channel: Channel, board: Board, work: CrewWork, *parts: _SharedPart) -> None:
+def _serve_process(channel: Channel, board: Board, work: WorkerSetup) -> None:
     gc.freeze()  # a collection would write to every page that a forked worker shares with its parent
-    if parts:
-        work.shared = _joined(parts)
     _serve(Desk(board, work.index, channel.fileno()), work, None, channel.note)
     board.close()
 
@@ -148,18 +128,17 @@ class _Processes:
     start_s = START_S
 
     def __init__(self, method: str) -> None:
-        self._method = method
         self._supervisor = Supervisor("hogwild", method, grace_s=_GRACE_S)
 
-    def start(self, board: Board, works: Sequence[CrewWork]) -> list[int]:
+    def start(self, board: Board, works: Sequence[WorkerSetup]) -> list[int]:
         """Start the workers, and return what becomes readable when one ends."""
-        for work in works:
-            if self._method == "fork":
+        work = works[0]
+        try:
+            for work in works:
                 self._supervisor.start(_serve_process, board, work)
-            else:
-                parts = _parts(work.shared)
-                bare = CrewWork(work.opt, {}, work.index, work.entropy, work.is_training)
-                self._supervisor.start(_serve_process, board, bare, *parts)
+        except UnpicklableError:
+            pack_target(_serve_process, (board, replace(work, shared={}), *_parts(work.shared)))
+            raise
         return [fd for child in self._supervisor.children for fd in (child.fileno(), child.sentinel)]
 
     def failure(self) -> BaseException | None:
@@ -190,7 +169,7 @@ class _Threads:
         self._errors: list[BaseException] = []
         self._alarm = Signal.create()
 
-    def start(self, board: Board, works: Sequence[CrewWork]) -> list[int]:
+    def start(self, board: Board, works: Sequence[WorkerSetup]) -> list[int]:
         """Start the workers, and return what becomes readable when one fails."""
         worlds = [work.world() for work in works]
         for work, world in zip(works, worlds):
@@ -225,7 +204,7 @@ class _Threads:
 
 
 def _serve_thread(
-    desk: Desk, work: CrewWork, world: World, errors: list[BaseException], alarm: Signal
+    desk: Desk, work: WorkerSetup, world: World, errors: list[BaseException], alarm: Signal
 ) -> None:
     try:
         _serve(desk, work, world)
@@ -239,7 +218,7 @@ def _dismiss(orders: BoardOrders, owner: int) -> None:
         orders.close()
 
 
-class Crew:
+class HogwildWorkers:
     """Workers, and what their parent tells them and hears of them.
 
     Args:
@@ -247,21 +226,21 @@ class Crew:
         ahead: how many parleys one may be given at most before it has done the first of them.
     """
 
-    def __init__(self, works: Sequence[CrewWork], mode: str, timeout_s: float, ahead: int) -> None:
+    def __init__(self, works: Sequence[WorkerSetup], mode: str, timeout_s: float, ahead: int) -> None:
         self._timeout_s = timeout_s
         self._count = 0
         self._next_check = 0.0
         self._progress = ProgressWatch()
         self._failure: BaseException | None = None
-        self._hands: _Processes | _Threads = _Threads() if mode == "thread" else _Processes(mode)
+        self._group: _Processes | _Threads = _Threads() if mode == "thread" else _Processes(mode)
         self._board = Board(len(works), ahead)
-        self._orders = BoardOrders(self._board, self._hands.may_spin)
+        self._orders = BoardOrders(self._board, self._group.may_spin)
         self.is_open = True
         weakref.finalize(self, _dismiss, self._orders, os.getpid())
         try:
-            self._orders.watch(self._hands.start(self._board, works))
+            self._orders.watch(self._group.start(self._board, works))
             self._tell(START)
-            self.settle(timeout_s + self._hands.start_s)
+            self.settle(timeout_s + self._group.start_s)
         except BaseException:
             self.close()
             raise
@@ -342,7 +321,7 @@ class Crew:
             return
         self.is_open = False
         self._orders.close()
-        if self._hands.close():
+        if self._group.close():
             self._board.close()
 
     # waiting
@@ -363,14 +342,14 @@ class Crew:
     def _check(self) -> None:
         """Look whether a worker has ended, or makes no progress."""
         self._check_open()
-        if (error := self._hands.failure()) is not None:
+        if (error := self._group.failure()) is not None:
             self._fail(error)
         self._next_check = time.monotonic() + min(_CHECK_S, self._timeout_s / 4)
         for worker in self._orders.busy():
             if self._progress.is_stuck(worker, self._orders.done(worker), self._timeout_s):
                 doing = _NAMES[self._orders.command(worker)]
                 self._fail(
-                    self._hands.stuck(worker, f"has not finished {doing} within {self._timeout_s:g} s")
+                    self._group.stuck(worker, f"has not finished {doing} within {self._timeout_s:g} s")
                 )
 
     def _fail(self, error: BaseException) -> NoReturn:
