@@ -233,24 +233,30 @@ def _csv_by_line(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
         if len(fields) != columns:
             shown = f"{len(fields)} numbers, expected {columns}, the size of the shape"
             raise _BadNumberLine(number, f"{shown}: {_shown(line)}")
-        for column, field in enumerate(fields, 1):
-            if not _is_number(field, dtype):
-                raise _BadNumberLine(
-                    number, f"{_shown(field)} is no {dtype} number; it is the line's number {column}"
-                )
-        rows.append([int(field) if dtype.kind == "i" else float(field) for field in fields])
+        row: list[float] = []
+        try:
+            for field in fields:
+                row.append(_whole(field, dtype) if dtype.kind == "i" else _real(field))  # noqa: PERF401
+        except ValueError:
+            at = len(row)
+            text_at = f"{_shown(fields[at])} is no {dtype} number; it is the line's number {at + 1}"
+            raise _BadNumberLine(number, text_at) from None
+        rows.append(row)
     with np.errstate(over="ignore"):  # what is too large is infinite
         return np.array(rows, dtype).reshape(-1, columns)
 
 
-def _is_number(text: bytes, dtype: np.dtype[Any]) -> bool:
-    if b"_" in text:
-        return False
-    try:
-        value = (int if dtype.kind == "i" else float)(text)
-    except ValueError:
-        return False
-    return dtype.kind != "i" or np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+def _real(text: bytes) -> float:
+    if b"_" in text:  # Python takes these between digits
+        raise ValueError(text)
+    return float(text)
+
+
+def _whole(text: bytes, dtype: np.dtype[Any]) -> int:
+    value, limits = int(text), np.iinfo(dtype)
+    if b"_" in text or not limits.min <= value <= limits.max:
+        raise ValueError(text)
+    return value
 
 
 def _shown(text: bytes) -> str:
@@ -301,19 +307,19 @@ def _libsvm_by_line(text: bytes, columns: int) -> tuple[Array, ...]:
         line = _QUERY.sub(_without_query, line.partition(b"#")[0])
         for place, word in enumerate(_WORD.finditer(line)):
             head, colon, tail = word[0].partition(b":")
-            parts = [head, tail] if colon else [head]
-            if (place and not colon) or not all(_is_number(part, np.dtype("f8")) for part in parts):
-                raise _bad_libsvm(number, word)
+            try:
+                first, second = _real(head), _real(tail) if colon or place else 0.0
+            except ValueError:
+                raise _bad_libsvm(number, word) from None
             if place == 0:
-                labels.append(float(head))
+                labels.append(first)
                 lengths.append(0)
                 continue
-            column = float(head)
-            if not (0 <= column < columns and column.is_integer()):
+            if not (0 <= first < columns and first.is_integer()):
                 raise _bad_libsvm(number, word, f"columns are whole numbers from 0 to {columns - 1}")
             lengths[-1] += 1
-            places.append(int(column))
-            values.append(float(tail))
+            places.append(int(first))
+            values.append(second)
     with np.errstate(over="ignore"):  # what is too large is infinite
         return np.array(labels, "f4"), np.array(lengths, "i8"), np.array(values, "f4"), np.array(places, "i8")
 
