@@ -140,7 +140,7 @@ LATER = (
     "math.dot",
     "math.factor",
     "math.linalg",
-    "math.onnx",
+    "math.pointwise",
     "math.reduce",
     "math.triangle",
     "math.unary",

@@ -22,7 +22,7 @@ LATER: dict[str, str] = {
     _split_v2 add_n concat split stack
     """,
     "array.order": """
-    _histogram _np_cumsum argsort cumsum sort topk
+    _histogram _np_cumsum _onnx_bitwise _onnx_mod _onnx_round argsort cumsum sort topk
     """,
     "array.reshape": """
     Flatten Reshape depth_to_space flatten reshape reshape_like space_to_depth
@@ -63,8 +63,8 @@ LATER: dict[str, str] = {
     _linalg_gemm _linalg_gemm2 _linalg_syrk _linalg_trmm _linalg_trsm linalg_gemm linalg_gemm2 linalg_syrk
     linalg_trmm linalg_trsm
     """,
-    "math.onnx": """
-    _onnx_bitwise _onnx_mod _onnx_round
+    "math.pointwise": """
+
     """,
     "math.reduce": """
     _sparse_mean _sparse_norm _sparse_sum argmax argmax_channel argmin max max_axis mean min min_axis moments
