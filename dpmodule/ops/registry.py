@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..base import OpError, did_you_mean
 from ..compat.lazy import modules_of
-from .lazy_operators import LATER
 from .spec import REQUIRED, Attr, Env, Input, LossOutput, Op, Variadic
 
 _OPS: dict[str, Op] = {}
@@ -180,7 +181,17 @@ def find(name: str) -> Op | None:
 @cache
 def _later() -> dict[str, str]:
     """Return the module of every operator that is declared when it is first asked for."""
-    return {name: f"{__package__}.{module}" for name, module in modules_of(LATER).items()}
+    return {name: f"{__package__}.{module}" for name, module in modules_of(lazy_operators()).items()}
+
+
+def lazy_operators() -> dict[str, str]:
+    """Return the names of operators, with blanks between, by the module of this package that declares them.
+
+    The file is written by .ci/stubs.py from the declarations.
+    """
+    text = Path(__file__).with_name("lazy_operators.json").read_text(encoding="utf-8")
+    found: dict[str, str] = json.loads(text)
+    return found
 
 
 def add_later(module: str, names: str) -> None:
