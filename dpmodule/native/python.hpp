@@ -14,19 +14,31 @@ void *slot(F function) {
     return reinterpret_cast<void *>(function);
 }
 
+// Gives an object's memory back, once all in it has been destroyed.
+inline void free_object(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+// Adds a type to the module; it lives as long as the process. nullptr if Python has raised.
+PyTypeObject *add_type(PyObject *module, PyType_Spec &spec, PyTypeObject *base = nullptr);
+
 // Floats at an address that Python has given as a number.
 inline float *pointer(unsigned long long address) {
     return reinterpret_cast<float *>(static_cast<std::uintptr_t>(address));
 }
 
 // What the module consists of: `add_...` of each part adds its types and functions, and returns -1 if Python has raised.
-#define DPMODULE_PARTS(PART)                                                                                          \
-    PART(functor)                                                                                                     \
-    PART(signal_bus) PART(thread_pool) PART(worker) PART(kernels) PART(io) PART(string_handle) PART(ready)            \
-        PART(callback) PART(deflate) PART(checksum) PART(copy) PART(multislot) PART(records) PART(row_updates)        \
-            PART(pipe_reader) PART(pipe_writer) PART(autobatch_node) PART(autobatch_function) PART(autobatch_numbers) \
-                PART(autobatch_engine) PART(autobatch_layers) PART(autobatch_state) PART(autobatch_update)            \
-                    PART(hogwild_run)
+#define DPMODULE_PARTS(PART)                                                                                       \
+    PART(functor)                                                                                                  \
+    PART(signal_bus)                                                                                               \
+    PART(thread_pool)                                                                                              \
+    PART(worker)                                                                                                   \
+    PART(kernels) PART(io) PART(string_handle) PART(ready) PART(deflate) PART(checksum) PART(copy) PART(multislot) \
+        PART(records) PART(row_updates) PART(pipe_reader) PART(pipe_writer) PART(autobatch_node)                   \
+            PART(autobatch_function) PART(autobatch_numbers) PART(autobatch_engine) PART(autobatch_layers)         \
+                PART(autobatch_state) PART(autobatch_update) PART(hogwild_run)
 
 #define DPMODULE_DECLARE(part) int add_##part(PyObject *module);
 DPMODULE_PARTS(DPMODULE_DECLARE)

@@ -170,12 +170,10 @@ void release_chain(StateObject &state) {
 }
 
 void state_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     release_chain(*state_of(self));
     state_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 PyMemberDef state_members[] = {
@@ -225,13 +223,7 @@ PyType_Spec state_spec = {"dpmodule._native.AutobatchState", sizeof(StateObject)
 }  // namespace
 }  // namespace dpmodule::autobatch
 
-namespace dpmodule {
-
-int add_autobatch_state(PyObject *module) {
-    using namespace autobatch;
-    PyObject *type = PyType_FromSpec(&state_spec);
-    state_type = reinterpret_cast<PyTypeObject *>(type);  // kept for good
-    return type ? PyModule_AddObjectRef(module, "AutobatchState", type) : -1;
+int dpmodule::add_autobatch_state(PyObject *module) {
+    autobatch::state_type = add_type(module, autobatch::state_spec);
+    return autobatch::state_type ? 0 : -1;
 }
-
-}  // namespace dpmodule

@@ -2,7 +2,7 @@
 #include "multislot.hpp"
 #include "python.hpp"
 #include "ready.hpp"
-#include "string_handle.hpp"
+#include "types.hpp"
 
 namespace dpmodule {
 namespace {

@@ -12,7 +12,7 @@
 #include "python.hpp"
 #include "quoted.hpp"
 #include "ready.hpp"
-#include "string_handle.hpp"
+#include "types.hpp"
 
 namespace dpmodule {
 namespace {
