@@ -81,13 +81,7 @@ inline std::vector<int> integers(PyObject *sequence) {
 }
 
 inline PyObject *tuple_of(const std::vector<int> &numbers) {
-    PyObject *made = PyTuple_New(static_cast<Py_ssize_t>(numbers.size()));
-    for (std::size_t i = 0; made && i < numbers.size(); i++) {
-        PyObject *number = PyLong_FromLong(numbers[i]);
-        if (!number) Py_CLEAR(made);
-        else PyTuple_SET_ITEM(made, static_cast<Py_ssize_t>(i), number);
-    }
-    return made;
+    return dpmodule::tuple_of(numbers.size(), [&](std::size_t i) { return PyLong_FromLong(numbers[i]); });
 }
 
 // Methods by subject, each table ending with an empty entry.

@@ -1,4 +1,6 @@
 // The Python type AutobatchEngine: a graph and its computation, for dpmodule.autobatch.
+#include <tuple>
+
 #include "engine_object.hpp"
 
 namespace dpmodule::autobatch {
@@ -82,33 +84,23 @@ PyObject *described(const Engine &engine, const Plan &plan, const Bucket &bucket
         repeats += plan.instances[run.order[row]].repeats;
     const Instance &instance = plan.instances[run.order[bucket.first]];
     const auto first = plan.outside.begin() + instance.first;
-    PyObject *steps = tuple_of(sigs),
-             *operands = steps ? tuple_of(std::vector<int>(first, first + instance.count)) : nullptr;
-    if (!operands) {
-        Py_XDECREF(steps);
-        return nullptr;
-    }
-    return Py_BuildValue("(NiiiN)", steps, bucket.count, repeats, forward, operands);
+    return Py_BuildValue("(NiiiN)", tuple_of(sigs), bucket.count, repeats, forward,
+                         tuple_of(std::vector<int>(first, first + instance.count)));
 }
 
 // What was run, in order, for explain.
 PyObject *batches(Machine &machine, PyObject *) {
     const Engine &engine = machine.engine;
-    PyObject *list = PyList_New(0);
+    std::vector<std::tuple<const Plan *, const Bucket *, int>> all;
     int forward = 0;
     for (const Segment &segment : engine.segments()) {
-        for (const Bucket &bucket : segment.plan.buckets) {
-            PyObject *item = list ? described(engine, segment.plan, bucket, forward) : nullptr;
-            if (!item || PyList_Append(list, item) < 0) {
-                Py_XDECREF(item);
-                Py_XDECREF(list);
-                return nullptr;
-            }
-            Py_DECREF(item);
-        }
+        for (const Bucket &bucket : segment.plan.buckets) all.emplace_back(&segment.plan, &bucket, forward);
         forward++;
     }
-    return list;
+    return list_of(all.size(), [&](std::size_t i) {
+        const auto &[plan, bucket, number] = all[i];
+        return described(engine, *plan, *bucket, number);
+    });
 }
 
 PyObject *describe(Machine &machine, PyObject *number) {
@@ -117,9 +109,8 @@ PyObject *describe(Machine &machine, PyObject *number) {
     if (sig < 0 || sig >= graph.signatures.size()) refuse(PyExc_IndexError, "no such signature");
     const Signature &s = graph.signatures[static_cast<int>(sig)];
     const Shape &found = graph.signatures.shape(s.shape);
-    PyObject *dims = tuple_of(found.dims), *params = dims ? tuple_of(s.params) : nullptr;
-    if (!params) return nullptr;
-    return Py_BuildValue("(iiNiN)", static_cast<int>(s.op), s.kind, dims, found.batch, params);
+    return Py_BuildValue("(iiNiN)", static_cast<int>(s.op), s.kind, tuple_of(found.dims), found.batch,
+                         tuple_of(s.params));
 }
 
 PyObject *times(PyObject *self, PyObject *) {

@@ -24,14 +24,8 @@ PyObject *numbers(Machine &machine, PyObject *number) {
     const int node = machine.engine.forward(checked_node(machine, number));
     const Graph &graph = machine.engine.graph;
     if (graph.shape(node).dims.size() > 1) return Py_NewRef(Py_None);
-    const int width = graph.signature(node).width;
-    PyObject *all = PyList_New(width);
-    for (int i = 0; all && i < width; i++) {
-        PyObject *each = PyFloat_FromDouble(graph.value[node][i]);
-        if (each) PyList_SET_ITEM(all, i, each);
-        else Py_CLEAR(all);
-    }
-    return all;
+    return list_of(static_cast<std::size_t>(graph.signature(node).width),
+                   [&](std::size_t i) { return PyFloat_FromDouble(graph.value[node][i]); });
 }
 
 void backward(Machine &machine, PyObject *args) {
@@ -91,8 +85,7 @@ bool keeps_gradient(Machine &machine, PyObject *number) {
 PyObject *dim(Machine &machine, PyObject *number) {
     const Graph &graph = machine.engine.graph;
     const Shape &found = graph.signatures.shape(graph.signature(checked_node(machine, number)).shape);
-    PyObject *dims = tuple_of(found.dims);
-    return dims ? Py_BuildValue("(Ni)", dims, found.batch) : nullptr;
+    return Py_BuildValue("(Ni)", tuple_of(found.dims), found.batch);
 }
 
 PyObject *operands(Machine &machine, PyObject *number) {

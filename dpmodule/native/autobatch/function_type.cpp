@@ -287,15 +287,12 @@ PyObject *step(PyObject *const *args, Py_ssize_t count) {
     Lstm lstm;
     const int x = count == 7 ? node_of(args[0]) : -1;
     if (x < 0 || !lstm.read(args + 1) || !lstm.step(x)) return nullptr;
-    PyObject *h = make_expression(lstm.h), *c = h ? make_expression(lstm.c) : nullptr;
-    if (!c) {
-        Py_XDECREF(h);
-        throw PythonError();
-    }
     PyObject *both = PyTuple_New(2);
+    for (int k = 0; both && k < 2; k++) {
+        if (PyObject *each = make_expression(k ? lstm.c : lstm.h)) PyTuple_SET_ITEM(both, k, each);
+        else Py_CLEAR(both);
+    }
     if (!both) throw PythonError();
-    PyTuple_SET_ITEM(both, 0, h);
-    PyTuple_SET_ITEM(both, 1, c);
     return both;
 }
 

@@ -274,20 +274,10 @@ PyObject *run_failed_at(PyObject *self, PyObject *) {
 
 PyObject *run_updates(PyObject *self, PyObject *) { return PyLong_FromUnsignedLongLong(run_of(self).updates()); }
 
-PyObject *floats_of(const std::vector<Tally> &sums) {
-    PyObject *made = PyTuple_New(static_cast<Py_ssize_t>(sums.size()));
-    for (std::size_t i = 0; made && i < sums.size(); ++i) {
-        PyObject *one = PyFloat_FromDouble(sums[i].value());
-        if (one) PyTuple_SET_ITEM(made, static_cast<Py_ssize_t>(i), one);
-        else Py_CLEAR(made);
-    }
-    return made;
-}
-
 // (examples, batches, skipped, part, (read, parse, forward, backward, update), sums)
 PyObject *stats_of(const WorkerProgress &worker) {
-    PyObject *sums = floats_of(worker.sums);
-    if (!sums) return nullptr;
+    PyObject *sums =
+        tuple_of(worker.sums.size(), [&](std::size_t i) { return PyFloat_FromDouble(worker.sums[i].value()); });
     return Py_BuildValue("KKKn(ddddd)N", static_cast<unsigned long long>(worker.examples.load()),
                          static_cast<unsigned long long>(worker.batches.load()),
                          static_cast<unsigned long long>(worker.reader.skipped.load()),
@@ -298,13 +288,8 @@ PyObject *stats_of(const WorkerProgress &worker) {
 
 PyObject *run_stats(PyObject *self, PyObject *) {
     const Run &run = run_of(self);
-    PyObject *list = PyList_New(0);
-    for (int i = 0; list && i < run.options().workers; ++i) {
-        PyObject *one = stats_of(run.worker(i));
-        if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
-        Py_XDECREF(one);
-    }
-    return list;
+    return list_of(static_cast<std::size_t>(run.options().workers),
+                   [&](std::size_t i) { return stats_of(run.worker(static_cast<int>(i))); });
 }
 
 PyObject *bytes_of(const void *at, std::size_t size) {
@@ -318,16 +303,11 @@ PyObject *run_take(PyObject *self, PyObject *number) {
         return PyErr_Occurred() ? nullptr : set_error(Kind::bounds, "there is no such worker");
     }
     const Recorder::Record record = run_of(self).worker(static_cast<int>(worker)).recorder.take();
-    PyObject *list = PyList_New(0);
-    const auto append = [&](PyObject *bytes) {
-        if (!bytes || PyList_Append(list, bytes) < 0) Py_CLEAR(list);
-        Py_XDECREF(bytes);
-    };
-    if (list) append(bytes_of(record.lines.data(), record.lines.size() * sizeof(int)));
-    for (std::size_t i = 0; list && i < record.values.size(); ++i) {
-        append(bytes_of(record.values[i].data(), record.values[i].size() * sizeof(float)));
-    }
-    return list;
+    return list_of(1 + record.values.size(), [&](std::size_t i) {
+        if (i == 0) return bytes_of(record.lines.data(), record.lines.size() * sizeof(int));
+        const std::vector<float> &numbers = record.values[i - 1];
+        return bytes_of(numbers.data(), numbers.size() * sizeof(float));
+    });
 }
 
 PyMethodDef run_methods[] = {

@@ -72,14 +72,11 @@ PyObject *fits(PyObject *self, PyObject *value) {
 
 PyObject *free_slots(PyObject *self, PyObject *) {
     Sending &sending = sending_of(self);
-    PyObject *found = PyList_New(0);
-    for (int i = 0; found && i < static_cast<int>(sending.slots.size()); i++) {
-        if (!sending.is_free(i)) continue;
-        PyObject *number = PyLong_FromLong(i);
-        if (!number || PyList_Append(found, number) < 0) Py_CLEAR(found);
-        Py_XDECREF(number);
+    std::vector<int> found;
+    for (int i = 0; i < static_cast<int>(sending.slots.size()); i++) {
+        if (sending.is_free(i)) found.push_back(i);
     }
-    return found;
+    return list_of(found.size(), [&](size_t i) { return PyLong_FromLong(found[i]); });
 }
 
 PyObject *writer_set_slot(PyObject *self, PyObject *arguments) {
@@ -199,17 +196,10 @@ PyObject *places(PyObject *self, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "O!i", &PyList_Type, &given, &number)) return nullptr;
     WriterSlot *slot = laid_out(sending_of(self), number);
     if (!slot) return nullptr;
-    PyObject *found = PyList_New(PyList_GET_SIZE(given));
-    for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(given); i++) {
-        long place = place_of(PyList_GET_ITEM(given, i), *slot);
-        PyObject *made = place == -2 ? nullptr : PyLong_FromLong(place);
-        if (!made) {
-            Py_CLEAR(found);
-        } else {
-            PyList_SET_ITEM(found, i, made);
-        }
-    }
-    return found;
+    return list_of(static_cast<size_t>(PyList_GET_SIZE(given)), [&](size_t i) -> PyObject * {
+        long place = place_of(PyList_GET_ITEM(given, static_cast<Py_ssize_t>(i)), *slot);
+        return place == -2 ? nullptr : PyLong_FromLong(place);
+    });
 }
 
 PyObject *know(PyObject *self, PyObject *arguments) {
