@@ -3,7 +3,7 @@
 ``<prefix>-symbol.json`` holds the graph, ``<prefix>-<epoch>.params`` the parameters under keys such as
 "arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. Keys without "arg:" and
 "aux:", as gluon's ``collect_params().save`` writes them, are read, too: the graph tells which are states. The files of
-one save switch together: whenever a save is killed, loading finds the old set or the new one (see `file_transaction`).
+one save switch together: whenever a save is killed, loading finds the old set or the new one (see `files`).
 
 In the format "safetensors" one file, ``<prefix>-<epoch>.safetensors``, holds parameters and graph: the same keys, and
 the graph's JSON as the text `SYMBOL` beside them. Whoever loads finds either format.
@@ -22,9 +22,7 @@ from typing import SupportsIndex
 
 from .base import ArgumentError, FileError, FileFormatError
 from .compat import lazy
-from .files import file_transaction
-from .files.atomic import Writer
-from .files.file_kind import regular_file
+from .files import Writer, read_settled, regular_file, settle, write_set
 from .ndarray import NDArray, safetensors, serial
 from .ndarray.convert import bytes_of
 from .symbol import Symbol, load_json
@@ -163,7 +161,7 @@ def save_checkpoint(
     if states is not None:
         files[states_file(prefix, epoch)] = states
     files.update({path: content for path, content in (more or {}).items() if not _holds(path, content)})
-    file_transaction.write_set(files, os.path.basename(params).removesuffix(f".{format}"), _family(prefix))
+    write_set(files, os.path.basename(params).removesuffix(f".{format}"), _family(prefix))
     logging.info('Saved checkpoint to "%s"', params)
 
 
@@ -206,7 +204,7 @@ def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
             except FileFormatError as error:
                 raise FileFormatError(f"{path}: the text {SYMBOL!r}: {error}") from error
     path = symbol_file(prefix)
-    file_transaction.settle(path)
+    settle(path)
     if not os.path.exists(path):
         raise _missing(path, prefix)
     return load_symbol(path)
@@ -274,7 +272,7 @@ def params_files(prefix: str, epoch: Epoch) -> list[str]:
     """
     paths = [params_file(prefix, epoch, each) for each in FORMATS]
     for path in paths:
-        file_transaction.settle(path)
+        settle(path)
     return [path for path in paths if os.path.exists(path)]
 
 
@@ -310,10 +308,10 @@ def load_states(prefix: str, epoch: Epoch) -> bytes:
         FileError: the file is missing; the text tells which epochs there are.
     """
     path = states_file(prefix, epoch)
-    file_transaction.settle(path)
+    settle(path)
     if not os.path.exists(path):
         raise _missing(path, prefix)
-    return file_transaction.read_settled(path)
+    return read_settled(path)
 
 
 def epochs(prefix: str) -> list[int]:
@@ -396,7 +394,7 @@ def split_params(
 
 def _holds(path: str, content: bytes) -> bool:
     """Say whether a file has this content already: every epoch has the same graph, written once is enough."""
-    file_transaction.settle(path)
+    settle(path)
     try:
         with open(path, "rb", opener=regular_file) as file:
             return file.read(len(content) + 1) == content

@@ -46,6 +46,7 @@ _ONEDNN = (
     "Says whether large matrix products go to oneDNN instead of MKL; 0 leaves convolutions to torch, too."
 )
 _MALLOC = "Keeps freed memory in the process where it is keep, as `mx.util.keep_large_blocks()` does."
+_PROGRESS = "0 turns off the bar that `fit` shows in terminals and notebooks."
 _TF32 = (
     "Lets GPUs round the factors of float32 products to TensorFloat-32; goes before MXNet's two variables."
 )
@@ -83,6 +84,7 @@ VARIABLES = (
     EnvironmentVariable("DPMODULE_MALLOC", "keep", "freed memory goes back", IMPORT, _MALLOC),
     EnvironmentVariable("DPMODULE_NATIVE", "0 or 1", "1", IMPORT, _NATIVE),
     EnvironmentVariable("DPMODULE_ONEDNN", "0 or 1", "by the processor", FIRST_USE, _ONEDNN),
+    EnvironmentVariable("DPMODULE_PROGRESS", "0 or 1", "1", EACH_USE, _PROGRESS),
     EnvironmentVariable("DPMODULE_REQUIRE_NATIVE", "any text", "not set", BUILD, _REQUIRE),
     EnvironmentVariable("DPMODULE_TF32", "0 or 1", "torch's settings", IMPORT, _TF32),
     EnvironmentVariable("MXNET_BACKWARD_DO_MIRROR", "0 or 1", "0", BIND, _MIRROR, "MXNet"),

@@ -46,7 +46,7 @@ _FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (bool, int, float,
 _ABSTRACT = {"abc", "builtins", "collections.abc", "typing"}
 """Modules of base classes that keep nothing."""
 _TRANSPARENT: tuple[str, ...] = ("dpmodule.metric", "torch.nn", "torch.utils.data")
-_TRANSPARENT += ("dpmodule.io.iterator", "dpmodule.io.loader_plan", "dpmodule.io.parts")
+_TRANSPARENT += ("dpmodule.io.iterator", "dpmodule.io.dataset_loader")
 """Parts of libraries whose objects are packed like those of a program."""
 _SEARCHED = ("dpmodule.agents", "dpmodule.image", "dpmodule.io", "dpmodule.rnn", *_TRANSPARENT)
 """Parts of libraries whose objects may hold random generators of a program."""

@@ -14,7 +14,7 @@ import pytest
 import dpmodule as mx
 from dpmodule import test_utils as tu
 from dpmodule.base import ArgumentError, FileError, FileFormatError
-from dpmodule.test_utils import datasets, tolerance
+from dpmodule.test_utils import compare, datasets
 from helpers.programs import run_program
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
@@ -49,12 +49,12 @@ def test_defaults():
     assert tu.default_numeric_eps()[np.dtype("float32")] == 1 / 512
     assert tu.effective_dtype(mx.nd.ones((1,))) == np.float32
     assert tu.effective_dtype(mx.nd.ones((1,)).astype("bfloat16")) == np.float16
-    assert tu.get_tolerance(X, None, tolerance.default_rtols()) == 1e-4
+    assert tu.get_tolerance(X, None, compare.default_rtols()) == 1e-4
 
 
 def test_tf32_counts_as_float16(monkeypatch):
     array = type("OnGpu", (), {"dtype": np.float32, "ctx": mx.gpu(0)})()
-    monkeypatch.setattr(tolerance, "_rounds_inputs", lambda ctx: ctx.device_type == "gpu")
+    monkeypatch.setattr(compare, "_rounds_inputs", lambda ctx: ctx.device_type == "gpu")
     assert tu.effective_dtype(array) == np.float16
     monkeypatch.undo()
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")

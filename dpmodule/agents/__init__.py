@@ -7,12 +7,11 @@ from ..compat import lazy
 _LATER = {
     "agent": "Agent class2str create_agent create_agent_from_shared create_agents_from_shared str2class",
     "baselines": "IrBaselineAgent RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
-    "batch_world": "BatchWorld",
+    "batch_world": "BatchWorld DynamicBatchWorld",
     "create": "MultiTaskTeacher create_task create_task_agent_from_taskname",
     "dialog_data": "DialogData StreamDialogData",
     "dialog_teachers": "ConversationTeacher DialogTeacher FbDialogTeacher ParlAIDialogTeacher",
     "dictionary": "DictionaryAgent find_ngrams",
-    "dynamic_batch_world": "DynamicBatchWorld",
     "hogwild_world": "HogwildWorld",
     "metrics": "Metrics aggregate_metrics",
     "module_agent": "ModuleAgent",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files.file_kind import regular_file
+from ..files import regular_file
 
 Entry = list[Any]
 """Text, labels, reward and candidates, the last ones of which may be missing; a subclass of a teacher may change it."""

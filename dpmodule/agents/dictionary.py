@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, FileFormatError
-from ..files.atomic import write_atomically
-from ..files.file_transaction import read_settled
+from ..files import read_settled, write_atomically
 from .agent import Agent
 
 _WORDS = re.compile(r"\w+|[^\w\s]|\n")

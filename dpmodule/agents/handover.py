@@ -17,10 +17,10 @@ short time, and sleep then::
 
     LOOKING ---- nothing for SPIN_S ----> says so in its cell `sleeps`, looks once more, and blocks: SLEEPING
        ^                                                                                                |
-       +------ its bell (the other side, having written, saw `sleeps`), a death, or after LOOK_S -------+
+       +------ its signal (the other side, having written, saw `sleeps`), a death, or after LOOK_S -------+
 
 A worker rings when it has become idle. A processor may let the other side's look at ``sleeps`` overtake what that has
-written; then the bell stays silent, and the sleeper wakes up after `LOOK_S`.
+written; then the signal stays silent, and the sleeper wakes up after `LOOK_S`.
 
 To be woken costs more than it seems: the worker whose processor the parent takes finds its caches and its table of
 pages cold. On a virtual machine that was 0.1 ms for a parley of 0.2 ms. So a worker whose parleys are short is given
@@ -29,17 +29,15 @@ several ahead, as many as it says in ``wants``: those of `AHEAD_S`.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import select
-import struct
 from collections.abc import Callable, Iterable
-from multiprocessing import reduction
 from time import perf_counter
 from typing import Any, TypeVar
 
 from ..devices.shared_memory import shared_bytes
+from ..streams.synchronization import Signal
 
 Found = TypeVar("Found")
 
@@ -53,7 +51,6 @@ AHEAD_S = 4e-3
 """How long the orders may take that a worker is given ahead, in seconds; one at a time where one takes longer."""
 
 _MOST_SKIPPED = 64
-_RING = struct.pack("=Q", 1)
 
 _LINE = 16
 """Cells that lie together in the caches of a processor (two lines): each side's cells have lines of their own."""
@@ -71,58 +68,8 @@ def _yield() -> None:
     os.sched_yield()
 
 
-class Bell:
-    """Wakes one who sleeps at it, in another process or thread."""
-
-    __slots__ = ("__weakref__", "_fds")
-
-    def __init__(self) -> None:
-        if hasattr(os, "eventfd"):
-            fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            self._fds = [fd, fd]
-            return
-        self._fds = list(os.pipe())
-        for fd in self._fds:
-            os.set_blocking(fd, False)
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable once the bell has been rung."""
-        return self._fds[0]
-
-    def ring(self) -> None:
-        """Wake who sleeps, or will; nothing once it is closed."""
-        if not self._fds:
-            return
-        with contextlib.suppress(BlockingIOError):  # it rings already
-            os.write(self._fds[1], _RING)
-
-    def silence(self) -> None:
-        """Stop ringing."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._fds[0], 4096)
-
-    def close(self) -> None:
-        """Give the descriptors back; further calls do nothing."""
-        fds, self._fds = set(self._fds), []
-        for fd in fds:
-            os.close(fd)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, tuple(reduction.DupFd(fd) for fd in dict.fromkeys(self._fds))
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def _received(*fds: Any) -> Bell:
-    made = Bell.__new__(Bell)
-    detached = [fd.detach() for fd in fds]
-    made._fds = [detached[0], detached[-1]]
-    return made
-
-
 class Board:
-    """What parent and workers have in common: cells of 64 bits, and a bell for each of them.
+    """What parent and workers have in common: cells of 64 bits, and a signal for each of them.
 
     Args:
         ahead: how many orders one may have at most before it has carried out the first of them.
@@ -132,23 +79,23 @@ class Board:
         self.workers = workers
         self.ahead = ahead
         self._memory: Any = shared_bytes("the board of the workers", 8 * (_LINE + workers * _WORKER))
-        self.bells = [Bell() for _ in range(workers)]
-        self.parent_bell = Bell()
+        self.signals = [Signal.create() for _ in range(workers)]
+        self.parent_signal = Signal.create()
         self._open()
 
     def _open(self) -> None:
         self.cells: Any = memoryview(self._memory.numpy()).cast("B").cast("q")
 
     def close(self) -> None:
-        """Give the bells back; further calls do nothing."""
-        for bell in (*self.bells, self.parent_bell):
-            bell.close()
+        """Give the signals back; further calls do nothing."""
+        for signal in (*self.signals, self.parent_signal):
+            signal.close()
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.workers, self.ahead, self._memory, self.bells, self.parent_bell
+        return self.workers, self.ahead, self._memory, self.signals, self.parent_signal
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.workers, self.ahead, self._memory, self.bells, self.parent_bell = state
+        self.workers, self.ahead, self._memory, self.signals, self.parent_signal = state
         self._open()
 
 
@@ -193,16 +140,16 @@ class Desk:
     def __init__(
         self, board: Board, worker: int, channel_fd: int | None = None, may_spin: bool = True
     ) -> None:
-        self._board = board  # its bells stay open
+        self._board = board  # its signals stay open
         self._cells = board.cells[_LINE + worker * _WORKER : _LINE + (worker + 1) * _WORKER]
         self._shared = board.cells[:_LINE]
-        self._bell, self._parent_bell = board.bells[worker], board.parent_bell
+        self._signal, self._parent_signal = board.signals[worker], board.parent_signal
         self._channel_fd = channel_fd
         self._number = 0
         self._most, self._mean_s = board.ahead, 0.0
         self._patience = _Patience() if may_spin else None
         self._poll = select.poll()
-        self._poll.register(self._bell, select.POLLIN)
+        self._poll.register(self._signal.read, select.POLLIN)
         if channel_fd is not None:
             self._poll.register(channel_fd, select.POLLIN)
 
@@ -226,7 +173,7 @@ class Desk:
                 for fd, _ in self._poll.poll(LOOK_S * 1000):
                     if fd == self._channel_fd:
                         return None
-                    self._bell.silence()
+                    self._signal.drain()
         finally:
             self._cells[_SLEEPS] = 0
         return command
@@ -251,7 +198,7 @@ class Desk:
         self._number += 1
         cells[_DONE] = self._number
         if self._shared[_PARENT_SLEEPS] and cells[_ORDER] == self._number:
-            self._parent_bell.ring()
+            self._parent_signal.give()
 
 
 class BoardOrders:
@@ -264,7 +211,7 @@ class BoardOrders:
     def __init__(self, board: Board, may_spin: bool = True) -> None:
         self._board = board
         self._cells = board.cells
-        self._bell, self._bell_fd = board.parent_bell, board.parent_bell.fileno()
+        self._signal, self._signal_fd = board.parent_signal, board.parent_signal.read
         self.is_alarmed = False
         self._bases = [_LINE + worker * _WORKER for worker in range(board.workers)]
         # those of the worker behind the last one that got an order come first
@@ -275,7 +222,7 @@ class BoardOrders:
         self._last = board.workers - 1
         self._patience = _Patience() if may_spin else None
         self._poll = select.poll()
-        self._poll.register(self._bell_fd, select.POLLIN)
+        self._poll.register(self._signal_fd, select.POLLIN)
 
     def watch(self, fds: Iterable[int]) -> None:
         """Wake up, too, when one of these descriptors becomes readable: a worker ends."""
@@ -291,7 +238,7 @@ class BoardOrders:
             _yield()
         cells[base + _ORDER] += 1
         if cells[base + _SLEEPS]:
-            self._board.bells[worker].ring()
+            self._board.signals[worker].give()
 
     def free(self, command: int, ahead: bool) -> int | None:
         """Return a worker that can be given a command, and is not at its end; None if there is none.
@@ -370,12 +317,12 @@ class BoardOrders:
             woken = self._poll.poll(LOOK_S * 1000)
         finally:
             self._cells[_PARENT_SLEEPS] = 0
-        self._bell.silence()
-        self.is_alarmed = any(fd != self._bell_fd for fd, _ in woken)
+        self._signal.drain()
+        self.is_alarmed = any(fd != self._signal_fd for fd, _ in woken)
         return found()
 
     def close(self) -> None:
         """Tell all workers that there is nothing more to do."""
         self._cells[_CLOSED] = 1
-        for bell in self._board.bells:
-            bell.ring()
+        for signal in self._board.signals:
+            signal.give()

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..base import ArgumentError, DTypeError
-from .tally import SumColumns
+from .shared_state import SumColumns
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))

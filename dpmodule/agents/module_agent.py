@@ -16,11 +16,10 @@ from ..checkpoint import load_params
 from ..context import Context, context_of, cpu
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .agent import Agent, teacher_of
+from .agent import Agent, check_names, dictionary_file, options_file, packed_options, teacher_of, whole
 from .dictionary import DictionaryAgent
 from .examples import History
 from .network import Network, Settings
-from .options import check_names, dictionary_file, options_file, packed_options, whole
 from .parser import ParlaiParser
 from .worlds import task_names
 
@@ -58,6 +57,7 @@ class ModuleAgent(Agent):
 
     Args:
         opt: options:
+
             - ``dict_file``: the dictionary's file; without it one is built of the training examples of ``task``;
             - ``model_file``: where the agent is saved, and what it is loaded from if that has been done;
             - ``contexts``: where the module runs: a context, a list of them, or text such as "cpu(0),cpu(1)";

@@ -1,70 +1,23 @@
-"""What copies in several processes share: a lock, counters that hand out numbers, and tables of numbers."""
+"""What copies in several processes share: counters that hand out numbers, tables of numbers, and exact sums.
+
+A sum of floats depends on the order of its terms. So that the sums of several workers equal those of one process to
+the last digit, each is kept as an expansion: floats that do not overlap and whose sum is exact (Shewchuk, "Adaptive
+Precision Floating-Point Arithmetic", 1997), and the expansions of all columns are rounded together, once.
+"""
 
 from __future__ import annotations
 
-import os
-import tempfile
-import threading
-from collections.abc import Iterator, Mapping, MutableMapping
+import math
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from multiprocessing import reduction
 from typing import Any
 
 import torch
 
 from ..base import ArgumentError, DTypeError
 from ..devices.shared_memory import shared_bytes
-
-try:
-    import fcntl
-except ImportError:  # Windows: workers are threads there
-    fcntl = None  # type: ignore[assignment]
-
-
-class ProcessLock:
-    """A lock between processes, and between the threads of each: of a file without a name.
-
-    Its holder may take it again inside. An argument of a child, it is the same lock there.
-    """
-
-    def __init__(self) -> None:
-        # not memfd_create's, whose position, which `SharedCounter` uses, Linux guards less; see streams.tickets
-        with tempfile.TemporaryFile() as file:
-            self._fd = os.dup(file.fileno())
-        self._own = threading.RLock()
-        self._depth = 0
-
-    def __enter__(self) -> None:
-        self._own.acquire()
-        self._depth += 1
-        if self._depth == 1 and fcntl is not None:
-            try:
-                fcntl.lockf(self._fd, fcntl.LOCK_EX)
-            except BaseException:  # Ctrl-C
-                self._leave()
-                raise
-
-    def __exit__(self, *error: object) -> None:
-        if self._depth == 1 and fcntl is not None:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN)
-        self._leave()
-
-    def _leave(self) -> None:
-        self._depth -= 1
-        self._own.release()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (type(self), reduction.DupFd(self._fd))
-
-    def __del__(self) -> None:
-        os.close(self._fd)
-
-
-def _received(kind: type[ProcessLock], fd: Any) -> ProcessLock:
-    lock = kind.__new__(kind)
-    lock._fd, lock._own, lock._depth = fd.detach(), threading.RLock(), 0
-    return lock
+from ..streams.synchronization import ProcessLock, SharedCounter
 
 
 class LocalCounter:
@@ -103,42 +56,6 @@ class LocalCounter:
         return nullcontext()
 
     def __deepcopy__(self, memo: Any) -> LocalCounter:
-        return self
-
-
-class SharedCounter(ProcessLock):
-    """Numbers from 0 on, each of which one worker gets, for processes and threads.
-
-    The next number is the position in a file without a name, which all processes have in common and which Linux guards
-    while it moves it: a single call to the system, and no lock that a process could die with.
-    """
-
-    def take(self) -> int:
-        """Return the next number, and go on to the one behind it."""
-        return os.lseek(self._fd, 1, os.SEEK_CUR) - 1
-
-    def peek(self) -> int:
-        """Return the next number."""
-        return os.lseek(self._fd, 0, os.SEEK_CUR)
-
-    def reset(self, number: int = 0) -> None:
-        """Begin at 0 again, or at another number, while nobody takes any."""
-        os.lseek(self._fd, number, os.SEEK_SET)
-
-    @property
-    def value(self) -> int:
-        """The number that was taken last, -1 before the first; it is changed under `get_lock`."""
-        return self.peek() - 1
-
-    @value.setter
-    def value(self, number: int) -> None:
-        self.reset(number + 1)
-
-    def get_lock(self) -> SharedCounter:
-        """Return what a ``with`` statement holds while `value` is read and set, as `take` needs no lock."""
-        return self
-
-    def __deepcopy__(self, memo: Any) -> SharedCounter:
         return self
 
 
@@ -296,3 +213,188 @@ def _form(value: Any) -> str:
     if not isinstance(value, torch.Tensor):
         return f"{value!r} of type {type(value).__name__}"
     return f"a tensor of shape {tuple(value.shape)} and {value.dtype}"
+
+
+_SLOTS = 128
+"""How many names a column has room for."""
+
+_NAME_BYTES = 120
+_PARTS = 40
+"""Floats of an expansion: those of 2098 bits, from the smallest number to the largest, overlap in no more."""
+
+_COUNT, _WHOLE, _ODD, _USED, _FIRST = range(5)
+"""Places in a slot: number of terms, sum of whole ones, sum of infinite ones and NaN, number of floats in use."""
+
+_SLOT = _FIRST + _PARTS
+_NAME = 1 + _NAME_BYTES // 8
+"""Floats that a name takes: its length, and its bytes."""
+
+_COLUMN = 1 + _SLOTS * (_NAME + _SLOT)
+_EXACT = 2.0**52
+_HUGE = 2.0**1000
+
+
+class SumColumns:
+    """Exact sums by name, a column for each worker, in memory that all workers map; no locks."""
+
+    def __init__(self, columns: int = 1) -> None:
+        self.columns = columns
+        size = columns * _COLUMN * 8
+        self._memory: Any = shared_bytes("metrics", size) if columns > 1 else bytearray(size)
+        self._open()
+
+    def _open(self) -> None:
+        is_plain = isinstance(self._memory, bytearray)
+        view = memoryview(self._memory if is_plain else self._memory.numpy())
+        self._numbers: Any = view.cast("B").cast("d")
+
+    def column(self, index: int) -> Column:
+        """Return a column to add to; one process or thread adds to it."""
+        return Column(self._numbers[index * _COLUMN : (index + 1) * _COLUMN])
+
+    def totals(self) -> dict[str, tuple[float, int]]:
+        """Return the sum and the number of terms by name, over all columns, in the order in which names appeared."""
+        parts: dict[str, list[float]] = {}
+        counts: dict[str, int] = {}
+        for index in range(self.columns):
+            for name, count, numbers in self.column(index).read():
+                parts.setdefault(name, []).extend(numbers)
+                counts[name] = counts.get(name, 0) + count
+        return {name: (_sum(numbers), counts[name]) for name, numbers in parts.items()}
+
+    def clear(self) -> None:
+        """Forget all sums, while nobody adds."""
+        for index in range(self.columns):
+            self.column(index).clear()
+
+    def widened(self, columns: int) -> SumColumns:
+        """Return a tally with more columns, whose first ones are as they are here."""
+        found = SumColumns(columns)
+        found._numbers[: len(self._numbers)] = self._numbers
+        return found
+
+    def __getstate__(self) -> tuple[int, Any]:
+        return self.columns, self._memory
+
+    def __setstate__(self, state: tuple[int, Any]) -> None:
+        self.columns, self._memory = state
+        self._open()
+
+
+class Column:
+    """One worker's sums.
+
+    Args:
+        numbers: its part of the memory, float64.
+    """
+
+    __slots__ = ("_numbers", "_slots")
+
+    def __init__(self, numbers: memoryview) -> None:
+        self._numbers: Any = numbers
+        self._slots: dict[str, int] = {}
+
+    def add(self, name: str, value: float) -> None:
+        """Add a number to a sum, exactly."""
+        numbers, at = self._numbers, self._slots.get(name)
+        if at is None:
+            at = self._slot(name)
+        numbers[at] += 1
+        if value == 0:
+            return
+        if (
+            -_EXACT < value < _EXACT
+            and value == int(value)
+            and -_EXACT < numbers[at + _WHOLE] + value < _EXACT
+        ):
+            numbers[at + _WHOLE] += value
+        elif -_HUGE < value < _HUGE:
+            self._grow(at, float(value))
+        else:
+            numbers[at + _ODD] += value
+
+    def count(self, name: str, terms: int, total: int) -> None:
+        """Add a number of small whole terms to a sum at once."""
+        if not terms:
+            return
+        if total:
+            self.add(name, total)
+            terms -= 1
+        at = self._slots.get(name)
+        at = self._slot(name) if at is None else at
+        self._numbers[at] += terms
+
+    def _grow(self, at: int, value: float) -> None:
+        """Add to an expansion: the sum and the rounding error of each addition are kept."""
+        numbers, first = self._numbers, at + _FIRST
+        kept = first
+        for place in range(first, first + int(numbers[at + _USED])):
+            part = numbers[place]
+            if abs(value) < abs(part):
+                value, part = part, value
+            high = value + part
+            low = part - (high - value)
+            if low:
+                numbers[kept] = low
+                kept += 1
+            value = high
+        numbers[kept] = value
+        numbers[at + _USED] = kept + 1 - first
+
+    def _slot(self, name: str) -> int:
+        """Return where a name's sum begins, after making room for it if it is new."""
+        numbers, used = self._numbers, int(self._numbers[0])
+        for index in range(used):
+            if self._name(index) == name:
+                break
+        else:
+            data = name.encode()
+            if len(data) > _NAME_BYTES:
+                raise ArgumentError(
+                    f"the name of a metric has {len(data)} bytes, at most {_NAME_BYTES}: {name!r}"
+                )
+            if used == _SLOTS:
+                raise ArgumentError(f"metric {name!r} is one too many; there is room for {_SLOTS} names")
+            index = used
+            start = 1 + index * _NAME
+            numbers[start] = len(data)
+            bytes_of = numbers[start + 1 : start + _NAME].cast("B")
+            bytes_of[: len(data)] = data
+            numbers[0] = used + 1
+        found = self._slots[name] = 1 + _SLOTS * _NAME + index * _SLOT
+        return found
+
+    def _name(self, index: int) -> str:
+        start = 1 + index * _NAME
+        size = int(self._numbers[start])
+        return bytes(self._numbers[start + 1 : start + _NAME].cast("B")[:size]).decode()
+
+    def read(self) -> list[tuple[str, int, Sequence[float]]]:
+        """Return every name with its number of terms, and numbers whose sum is its sum."""
+        found: list[tuple[str, int, Sequence[float]]] = []
+        for index in range(int(self._numbers[0])):
+            at = 1 + _SLOTS * _NAME + index * _SLOT
+            slot = self._numbers[at : at + _SLOT].tolist()
+            used = int(slot[_USED])
+            found.append(
+                (
+                    self._name(index),
+                    int(slot[_COUNT]),
+                    [slot[_WHOLE], slot[_ODD], *slot[_FIRST : _FIRST + used]],
+                )
+            )
+        return found
+
+    def clear(self) -> None:
+        """Forget all sums; their names stay."""
+        for index in range(int(self._numbers[0])):
+            at = 1 + _SLOTS * _NAME + index * _SLOT
+            for place in range(at, at + _FIRST):
+                self._numbers[place] = 0.0
+
+
+def _sum(numbers: Sequence[float]) -> float:
+    try:
+        return math.fsum(numbers)
+    except (OverflowError, ValueError):  # too large, or infinities of both signs
+        return sum(numbers)

@@ -16,12 +16,12 @@ import numpy as np
 
 from .. import symbol as sym
 from ..base import ArgumentError
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from ..io import DataBatch
 from ..ndarray import NDArray
 from . import vectors
+from .agent import real, whole
 from .module_agent import ModuleAgent
-from .options import real, whole
 
 Message = dict[str, Any]
 Observations = Sequence[Message]

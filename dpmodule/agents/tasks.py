@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from ..base import ArgumentError
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from .dialog_teachers import ConversationTeacher, FbDialogTeacher
 from .teachers import FixedDialogTeacher
 

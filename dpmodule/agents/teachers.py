@@ -11,10 +11,11 @@ from random import Random
 from typing import Any
 
 from ..base import ArgumentError
+from ..streams.synchronization import SharedCounter
 from .agent import Agent
 from .examples import DataLoader, EpisodePlaces, LoadedQueue, flatten, make_batches, sort_data
 from .metrics import Metrics
-from .shared_state import LocalCounter, SharedCounter, counter_for
+from .shared_state import LocalCounter, counter_for
 
 Message = dict[str, Any]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..base import FileFormatError
-from ..files.file_transaction import read_settled, settle, write_set
+from ..files import read_settled, settle, write_set
 from . import text_format
 from .arguments import file_name
 from .builders import composed, lstm, rnn

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from ..base import FileError, FileFormatError
 from ..devices.single_thread import single_thread
-from ..files.atomic import naming_errors, write_atomically
-from ..files.file_kind import regular_file
+from ..files import naming_errors, regular_file, write_atomically
 from .arguments import file_name, flag, line_text, text
 from .storage import ParameterStorage
 

@@ -19,10 +19,8 @@ from .mxnet import module_checkpoint as module_checkpoint
 _LATER = {
     "averages": "EMA",
     "checkpoint": "Checkpoint",
-    "csv_logger": "CSVLogger",
     "early_stopping": "EarlyStopping",
-    "live_curve": "LiveCurve",
-    "tensorboard": "TensorBoard",
+    "loggers": "CSVLogger LiveCurve TensorBoard",
 }
 
 __all__ = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -124,7 +125,7 @@ def _kept(
     """Return an epoch callback that saves, and removes what is not to be kept, if that was asked for."""
     if keep == (None, None, None, "auto"):
         return save
-    from .keeping_saver import KeepingSaver
+    from .checkpoint import KeepingSaver
 
     return KeepingSaver(what, save, prefix, period, keep)
 
@@ -302,7 +303,8 @@ class TqdmBar(Closing):
         done = param.nbatch + 1
         if self._bar is None or param.epoch != self._epoch or param.nbatch < self._bar.n:
             self._open(param.epoch, done)
-        last = done == self.total or bool(_local(param, "end_of_batch"))
+        is_last = _local(param, "end_of_batch")  # `fit` knows, and `total` may be an estimate
+        last = done == self.total if is_last is None else is_last
         if last or param.nbatch % self.every == 0:
             self._bar.set_postfix(self._postfix(param), refresh=False)
         self._bar.update(done - self._bar.n)
@@ -319,7 +321,9 @@ class TqdmBar(Closing):
             self._bar = None
 
     def _open(self, epoch: int, done: int) -> None:
-        from tqdm.auto import tqdm  # slow to import, and asks whether this is a notebook
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # notebooks without ipywidgets show the bar as text
+            from tqdm.auto import tqdm  # slow to import, and asks whether this is a notebook
 
         self.close()
         self._epoch = epoch

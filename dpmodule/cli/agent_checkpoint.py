@@ -16,7 +16,7 @@ from ..agents.teachers import FixedDialogTeacher
 from ..agents.worlds import MultiWorld
 from ..base import ArgumentError, FileFormatError
 from ..devices import generators
-from ..files.atomic import write_atomically
+from ..files import write_atomically
 from ..object_state import random_generators, set_state, state_of
 from . import agents
 from .agents import Options

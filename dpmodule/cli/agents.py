@@ -12,12 +12,18 @@ from contextlib import suppress
 from typing import Any
 
 from .. import checkpoint, random
-from ..agents.agent import agent_class, create_agent, module_named
+from ..agents.agent import (
+    agent_class,
+    create_agent,
+    dictionary_file,
+    load_options,
+    module_named,
+    options_file,
+)
 from ..agents.create import create_task
-from ..agents.options import dictionary_file, load_options, options_file
 from ..agents.parser import ParlaiParser
 from ..base import ArgumentError, MXNetError
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from .files import Command
 from .options import add_options, own_options, table
 

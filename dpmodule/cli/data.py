@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, FileFormatError, MXNetError, OutOfMemoryError, ShapeError
-from ..files.file_kind import likely_kind, refuse_device, regular_file
+from ..files import likely_kind, refuse_device, regular_file
 from ..io.parsing import ParsedRows, read_libsvm
 
 Array = np.ndarray[Any, Any]

@@ -17,7 +17,7 @@ import torch
 from .. import checkpoint, context, environment, native, symbol
 from ..base import ArgumentError, FileError, MXNetError, dtype_name
 from ..executor import passes
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from ..graph.node import printable
 from ..module import Module
 from ..ndarray import NDArray, safetensors

@@ -15,13 +15,11 @@ import torch
 
 from .. import checkpoint, interop, ndarray, symbol
 from ..base import ArgumentError, FileFormatError, MXNetError, dtype_name
-from ..files.atomic import write_atomically
-from ..files.file_kind import likely_kind, regular_file
-from ..files.file_transaction import settle
+from ..files import likely_kind, regular_file, settle, write_atomically
 from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
 from ..ndarray import NDArray, safetensors
 from ..ndarray.binary_reader import LIST_MAGIC
-from ..ndarray.safetensors_header import looks_like
+from ..ndarray.safetensors import looks_like
 from ..onnx.prediction import prediction_graph
 from ..ops import fx as fx  # registers the operator that programs of this package call
 from ..symbol import Symbol
@@ -256,14 +254,17 @@ def _read_pair(place: ModelPlace, graph: str | None, params: str | None) -> Mode
         raise ArgumentError(f"{place.path} is a graph; which file holds its parameters? --params FILE")
     else:
         values = read_values(place.path if params is None else params)
-    states = set(net.list_auxiliary_states())
-    known = {*net.list_arguments(), *states}
+    known = {*net.list_arguments(), *net.list_auxiliary_states()}
     extra = sorted(set(values) - known)
     if extra:
         raise FileFormatError(f"{params or place.path}: holds {', '.join(extra)}, which the graph has not")
-    return Model(
-        place,
-        net,
+    return Model(place, net, *split_values(net, values))
+
+
+def split_values(net: Symbol, values: Params) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+    """Return the parameters and the auxiliary states of a network, of both by name."""
+    states = set(net.list_auxiliary_states())
+    return (
         {name: value for name, value in values.items() if name not in states},
         {name: value for name, value in values.items() if name in states},
     )

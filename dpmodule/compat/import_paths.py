@@ -24,7 +24,7 @@ GATHERED = {
     "contrib.io": ("Iterators that MXNet keeps under `mx.contrib.io`.", "io", "DataLoaderIter"),
     "contrib.tensorboard": (
         "Metrics for TensorBoard, under MXNet's name.",
-        "callback.tensorboard",
+        "callback.loggers",
         "LogMetricsCallback",
     ),
     "contrib.amp.lists": (

@@ -21,8 +21,7 @@ from typing import Any
 import torch
 
 from ..compat import torch_private
-from ..ops.nn.linear import product_of_sizes
-from ..ops.nn.small_matmul import dense, multiply, pack, pays_packed
+from ..ops.nn.linear import dense, multiply, pack, pays_packed, product_of_sizes
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .interpreter import StepFailed

@@ -17,8 +17,7 @@ from ..base import ArgumentError, Shape, ShapeError
 from ..graph import Entry, Graph, Node, infer_shapes
 from ..ops.dtypes import torch_dtype
 from ..ops.fx import Memory, function_of, part
-from ..ops.infer import infer_type
-from ..ops.shapes import known
+from ..ops.shapes import infer_type, known
 
 _UNSAFE = frozenset("'\"\\")
 

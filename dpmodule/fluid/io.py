@@ -11,7 +11,7 @@ from ..base import ArgumentError, FileFormatError, StateError
 from ..checkpoint import load_checkpoint, save_checkpoint, states_file
 from ..checkpoint import load_params as load_network_params
 from ..compat import lazy
-from ..files.file_transaction import read_settled
+from ..files import read_settled
 from ..graph import variable_dtype, variable_shape
 from ..symbol import Group, Symbol
 from .executor import check_filled, runs_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import mode
 from ..base import Shape
-from ..ops.infer import infer_shape
+from ..ops.shapes import infer_shape
 from ..ops.spec import Op
 
 EMPTY = -1

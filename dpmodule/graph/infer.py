@@ -8,8 +8,7 @@ from typing import Any
 from .. import mode
 from ..base import DTypeError, Shape, ShapeError, dtype_from_code, dtype_name
 from ..ops import attrs as attribute_types
-from ..ops.infer import infer_type
-from ..ops.shapes import known, same_types, unify
+from ..ops.shapes import infer_type, known, same_types, unify
 from ..ops.spec import LABEL
 from .empty import found_shapes, read_shape
 from .node import Graph, Node

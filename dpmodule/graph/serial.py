@@ -9,7 +9,7 @@ from typing import Any
 from .. import mode
 from ..attribute import bare_suffix, is_free, stored_key
 from ..base import ArgumentError, FileFormatError, MXNetError, OpError
-from ..files.file_kind import likely_kind
+from ..files import likely_kind
 from ..ops import find as find_op
 from ..ops import get as get_op
 from ..ops.attrs import shape as shape_type

@@ -7,8 +7,9 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
+
+import torch
 
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..compat import lazy
@@ -18,20 +19,15 @@ from ..devices import generators
 from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from . import snapshots
-from .arguments import RunArguments, check_seconds, check_workers
-from .course import Course, processes
 from .data_feed_desc import DataFeedDesc
 from .data_files import Part
 from .dataset import InMemoryDataset, QueueDataset, Reading
 from .engines import Choice, Engines
-from .job import Job
-from .label_check import check_first_labels
-from .program import BoundProgram
-from .programs import Programs
-from .reporter import Reporter
-from .results import Results
-from .snapshots import Snapshot
+from .file_run import FileRun, processes
+from .job import Job, Reporter, Results, RunArguments, check_seconds, check_workers
+from .program import BoundProgram, Programs
+from .progress import Snapshot, last_snapshot
+from .slot_feed import check_first_labels
 from .worker import Inferred
 
 __all__ = ["AsyncExecutor"]
@@ -89,7 +85,7 @@ class AsyncExecutor(Closing):
         self.timeout_s = float(timeout_s)
         self._engines = Engines(self.timeout_s, start_method)
         self._programs = Programs(self.context)
-        self._course: Course | None = None
+        self._file_run: FileRun | None = None
         self._is_running = False
         self._closed = False
 
@@ -230,13 +226,25 @@ class AsyncExecutor(Closing):
         self._is_running = True
         try:
             with (
-                Course(prepared, reading, args, ranks) as course,
+                FileRun(prepared, reading, args, ranks) as file_run,
                 Reporter(args, prepared.fetches.names) as reporter,
             ):
-                self._course = course
-                checked = check_first_labels(prepared, course.parts, args.on_bad_line, args.check_labels)
-                job = replace(_job(prepared, course, workers, args, reporter), check_labels=checked)
-                stats = course.end(self._engines.run(choice.mode, prepared, job))
+                self._file_run = file_run
+                parts, symbol = file_run.parts, prepared.module.symbol
+                job = _job(
+                    prepared,
+                    parts,
+                    min(workers, max(1, len(parts))),
+                    args,
+                    file_run.marks,
+                    report=reporter.report if reporter.is_wanted else None,
+                    report_s=reporter.every_s,
+                    averaging=file_run.averager,
+                    check_labels=check_first_labels(
+                        prepared.feed, symbol, parts, args.on_bad_line, args.check_labels
+                    ),
+                )
+                stats = file_run.end(self._engines.run(choice.mode, prepared, job))
                 reporter.end(stats)
                 if args.resume is None and not any(each.examples or each.skipped for each in stats):
                     _logger.warning("run_from_files: no file has a line, so nothing was trained")
@@ -399,9 +407,9 @@ class AsyncExecutor(Closing):
         Raises:
             StateError: nothing has been run, or a batch does not end within `timeout_s`.
         """
-        if self._course is None:
+        if self._file_run is None:
             raise StateError("snapshot: nothing has been run yet")
-        self._course.snapshot(prefix, epoch, self._engines.paused)
+        self._file_run.snapshot(prefix, epoch, self._engines.paused)
 
     @staticmethod
     def last_snapshot(prefix: Any) -> Snapshot | None:
@@ -416,7 +424,7 @@ class AsyncExecutor(Closing):
         Raises:
             FileFormatError: it is damaged, or the state of another kind of run.
         """
-        return snapshots.find(prefix)
+        return last_snapshot(prefix)
 
     # life
 
@@ -461,30 +469,16 @@ def _reading_of(
 
 def _job(
     prepared: BoundProgram,
-    read: Course | list[Part],
+    parts: list[Part],
     workers: int,
     args: RunArguments,
-    reporter: Reporter | None = None,
+    marks: torch.Tensor | None = None,
+    **more: Any,
 ) -> Job:
+    """Return what engines are told; `more` are fields of `Job` that only training has."""
     seed = zlib.crc32(generators.generator(cpu()).get_state().numpy().tobytes())
-    course = read if isinstance(read, Course) else None
-    parts = read.parts if isinstance(read, Course) else read
-    if course is not None:
-        workers = min(workers, max(1, len(parts)))
-        if args.resume is not None:  # not once more the numbers with which the epoch began
-            seed = zlib.crc32(course.marks.numpy().tobytes(), seed)
-    return Job(
-        prepared.feed.desc,
-        parts,
-        workers,
-        prepared.fetches.names,
-        prepared.train,
-        args.on_bad_line,
-        args.debug,
-        seed,
-        args.metric(),
-        None if reporter is None or not reporter.is_wanted else reporter.report,
-        float("inf") if reporter is None else reporter.every_s,
-        None if course is None else course.marks,
-        None if course is None else course.averaging,
-    )
+    if args.resume is not None and marks is not None:  # not once more the numbers with which the epoch began
+        seed = zlib.crc32(marks.numpy().tobytes(), seed)
+    names, metric = prepared.fetches.names, args.metric()
+    desc, train = prepared.feed.desc, prepared.train
+    return Job(desc, parts, workers, names, train, args.on_bad_line, seed, metric, marks=marks, **more)

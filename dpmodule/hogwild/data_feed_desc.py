@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..base import ArgumentError, FileError, FileFormatError, did_you_mean
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from ..streams import Slot
 from .prototxt import FieldKind, Given, ProtoMessage, quoted, read, wrong
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
-from ..base import ArgumentError
+from ..base import ArgumentError, StateError
 from ..context import cpu
 from ..devices import generators
+from ..module import Module
+from ..module.boundary import BatchBoundary
 from .job import Job, WorkerStats
 from .native_engine import NativeEngine
 from .process_engine import ProcessEngine
-from .program import BoundProgram
-from .serial_engine import SerialEngine
+from .program import BoundProgram, metric_outputs
+from .worker import Inferred, WorkerState, infer, run
 
 
 class Engine(Protocol):
@@ -92,3 +98,138 @@ class Engines:
         """End all workers; the next job has new ones."""
         for engine in self._engines.values():
             engine.close()
+
+
+_WAIT_S = 0.001
+
+
+class _BatchGate:
+    """Open between two batches: whoever wants the parameters to rest goes through it then.
+
+    Args:
+        timeout_s: how long to wait for a batch to end, in seconds.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._wanted = 0
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Be within a batch."""
+        with self._lock:
+            yield
+
+    def open(self) -> None:
+        """End a batch, let others through, and begin the next one."""
+        self._lock.release()
+        try:
+            while self._wanted:
+                time.sleep(_WAIT_S)
+        finally:
+            self._lock.acquire()
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        """Be between two batches."""
+        self._wanted += 1
+        try:
+            if not self._lock.acquire(timeout=self._timeout_s):
+                raise StateError(f"the batch that is running has not ended within {self._timeout_s:g} s")
+            try:
+                yield
+            finally:
+                self._lock.release()
+        finally:
+            self._wanted -= 1
+
+
+class _SerialLooker:
+    """Looks on in the calling thread: reports now and then, and ends the run after a batch when Ctrl-C came."""
+
+    def __init__(self, job: Job, boundary: BatchBoundary, gate: _BatchGate) -> None:
+        self._job = job
+        self._boundary = boundary
+        self._gate = gate
+        self._next = time.monotonic() + job.report_s
+        self._averaged = 0
+
+    def begins(self, file: str) -> None:
+        """Hear that the reader has opened its first file; nobody else needs to know."""
+
+    def after(self, stats: WorkerStats) -> bool:
+        """Report if it is time to, and say whether to go on."""
+        self._gate.open()
+        if self._job.report is not None and time.monotonic() >= self._next:
+            self._job.report([stats])
+            self._next = time.monotonic() + self._job.report_s
+        averaging = self._job.averaging
+        if averaging is not None:
+            since = stats.batches - self._averaged
+            if averaging.is_late or since == averaging.batches:
+                averaging()
+                self._averaged = stats.batches
+        return not self._boundary.asked
+
+
+class SerialEngine:
+    """Trains with one worker, in the calling thread; a second one reads files ahead.
+
+    Args:
+        timeout_s: how long `paused` waits for a batch to end, in seconds.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._works: dict[bool, tuple[object, WorkerState]] = {}
+        self._gate = _BatchGate(timeout_s)
+        self._thread: int | None = None
+
+    def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
+        """Do a job."""
+        work = self._work_for(prepared)
+        parts = iter(job.parts)
+        self._thread = threading.get_ident()
+        with BatchBoundary() as boundary, self._gate.closed():
+            looker = _SerialLooker(job, boundary, self._gate)
+            stats = run(work, job, 0, lambda: next(parts, None), looker, deepcopy(job.metric))
+        if boundary.asked:
+            boundary.end()
+        return [stats]
+
+    def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:
+        """Yield what each batch of each part gives; see `worker.infer`."""
+        work = self._work_for(prepared)
+        for part in job.parts:
+            yield from infer(work, job, part)
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Return a context in which the worker is between two batches."""
+        return nullcontext() if self._thread == threading.get_ident() else self._gate.passed()
+
+    def _work_for(self, prepared: BoundProgram) -> WorkerState:
+        key, work = self._works.get(prepared.train, (None, None))
+        if work is None or key != prepared.key:
+            outputs = metric_outputs(prepared.module.symbol, len(prepared.feed.labels))
+            work = WorkerState(_local_module(prepared), prepared.feed, (), outputs)
+            self._works[prepared.train] = prepared.key, work
+        work.fetches = prepared.fetches.items
+        return work
+
+    def close(self) -> None:
+        """Let go of the modules."""
+        self._works.clear()
+
+
+def _local_module(prepared: BoundProgram) -> Module:
+    """Return a module of this process over a program's store and optimizer, which has all fetches as outputs."""
+    host, feed = prepared.module, prepared.feed
+    data, labels = [d.name for d in feed.data], [d.name for d in feed.labels]
+    group = host.group
+    module = Module(prepared.fetches.heads, data, labels, host.logger, cpu(), None, group.fixed_param_names)
+    # not by `shared_module`, which shares memory of inputs too, whose types may be others there
+    module.bind(list(feed.data), list(feed.labels) or None, prepared.train, store=host.store)
+    if prepared.train:
+        module.borrow_optimizer(host)
+    return module

@@ -6,7 +6,7 @@ import os
 import pickle
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,13 +24,12 @@ from ..module.boundary import BatchBoundary
 from ..params import ParamStore
 from ..streams import Channel, ChildProcess, Supervisor
 from ..streams.launch import START_METHODS, check_start_method, preload
-from ..streams.supervisor import START_S
-from ..streams.tickets import Tickets
+from ..streams.supervisor import START_S, ProgressWatch
+from ..streams.synchronization import SharedCounter
 from ..symbol import Symbol
 from .data_files import Part
-from .fetches import Fetch
 from .job import Job, WorkerStats
-from .program import BoundProgram, metric_outputs
+from .program import BoundProgram, Fetch, metric_outputs
 from .slot_feed import SlotFeed
 from .worker import Inferred, WorkerState, infer, run
 
@@ -74,7 +73,8 @@ class _Setup:
     fixed: Sequence[str]
     board: torch.Tensor
     marks: torch.Tensor
-    tickets: Tickets
+    counter: SharedCounter
+    """Number of the next part of a job."""
 
     def work(self) -> WorkerState:
         """Return a module of this process over the store, with what belongs to it."""
@@ -181,8 +181,8 @@ def _serve(channel: Channel, setup: _Setup) -> None:
             generators.generator(cpu()).set_state(order.generator)
 
         def take(parts: Sequence[Part] = job.parts) -> Part | None:
-            number = setup.tickets.take()
-            return None if number is None else parts[number]
+            number = setup.counter.take()
+            return parts[number] if number < len(parts) else None
 
         watch = _ProcessWatch(channel, job, board, job.report_s < float("inf"), order.share)
         if not job.train:
@@ -204,7 +204,7 @@ def _infer(channel: Channel, work: WorkerState, job: Job) -> None:
         channel.send(("part", None))
 
 
-class _Crew:
+class _ProgramWorkers:
     """Workers that have one program.
 
     Args:
@@ -222,12 +222,15 @@ class _Crew:
         self._board: np.ndarray[Any, Any] = self._board_memory.numpy()
         memory = shared_bytes("the marks of the workers", 8 * max(count, _PARTS))
         self._marks = memory.view(torch.int64)
-        self._tickets = Tickets()
+        self._counter = SharedCounter()
         self._job: Job | None = None
+        self._pending: list[ChildProcess] = []
+        self._waiting: set[int] = set()
+        self._latest: list[WorkerStats] = []
+        self._progress = ProgressWatch()
         self._settings = _settings(prepared.module.optimizer)
-        self._start_s = START_S + timeout_s
         self._supervisor = Supervisor(
-            "hogwild", start_method, grace_s=_GRACE_S, start_timeout_s=self._start_s
+            "hogwild", start_method, grace_s=_GRACE_S, start_timeout_s=START_S + timeout_s
         )
         try:
             self._start(prepared, workers)
@@ -246,15 +249,12 @@ class _Crew:
             module.group.fixed_param_names,
             self._board_memory,
             self._marks,
-            self._tickets,
+            self._counter,
         )
         preload(__name__)
-        children = [self._supervisor.start(_serve, setup) for _ in range(workers)]
-        deadline = time.monotonic() + self._start_s
-        for child in children:
-            if not child.poll(max(deadline - time.monotonic(), 0.0)):
-                raise child.stuck(f"has not started within {self._start_s:g} s")
-            child.recv()
+        for _ in range(workers):
+            self._supervisor.start(_serve, setup)
+        self._supervisor.await_ready(self._supervisor.start_timeout_s)
 
     @property
     def is_alive(self) -> bool:
@@ -275,35 +275,74 @@ class _Crew:
         self._is_idle = False
         self._board[:] = 0
         self._board[_FIRST : _FIRST + job.workers] = _RUNNING
-        self._tickets.refill(len(job.parts))
-        self._begin_marks(job)
+        self._counter.reset()
+        children = self._supervisor.children[: job.workers]
+        self._job, self._pending = job, list(children)
+        self._waiting.clear()
+        self._progress.restart()
+        self._latest = [WorkerStats(child.index, fetched=[0.0] * len(job.fetch)) for child in children]
+        if job.marks is not None:
+            self._marks[: len(job.marks)] = job.marks
         try:
             self._send(job, fetches)
             with BatchBoundary(self.stop) as boundary:
-                stats = _ProcessRun(
-                    self._supervisor,
-                    self._supervisor.children[: job.workers],
-                    job,
-                    self._timeout_s,
-                    self._average,
-                ).stats()
+                self._await_end(job)
         finally:
             self._take_marks()
         self._is_idle = True
-        return stats, boundary
+        return self._latest, boundary
 
-    def _average(self) -> None:
-        """Average with other processes, and begin the next round."""
-        if self._job is None or self._job.averaging is None or self._board[_STOP]:
+    def _await_end(self, job: Job) -> None:
+        """Wait for the end of all workers' parts of a job."""
+        report_s = job.report_s if job.report is not None else float("inf")
+        next_report = time.monotonic() + report_s
+        while self._pending:
+            left = next_report - time.monotonic()
+            for child in self._supervisor.wait(max(0.0, min(left, _LOOK_S, self._timeout_s / 4))):
+                if child not in self._pending and not child.alive:  # one that waits for a later job
+                    self._supervisor.drop(child)
+            for child in list(self._pending):
+                self._hear(child, job)
+            if job.report is not None and time.monotonic() >= next_report:
+                job.report(self._latest)
+                next_report = time.monotonic() + report_s
+            self._end_round(job)
+
+    def _end_round(self, job: Job) -> None:
+        """Average if it is time to, or all workers have done their part of a round."""
+        if job.averaging is None or not self._pending:
             return
-        with self.paused():
-            self._job.averaging()
-            self._board[_ROUND] = (int(self._board[_ROUND]) + 1) % _ROUNDS
+        if job.averaging.is_late or self._waiting.issuperset(child.index for child in self._pending):
+            if not self._board[_STOP]:
+                with self.paused():
+                    job.averaging()
+                    self._board[_ROUND] = (int(self._board[_ROUND]) + 1) % _ROUNDS
+            self._waiting.clear()
+            self._progress.restart()  # the others may have taken long
 
-    def _begin_marks(self, job: Job) -> None:
-        self._job = job
-        if job.marks is not None:
-            self._marks[: len(job.marks)] = job.marks
+    def _hear(self, child: ChildProcess, job: Job) -> None:
+        """Take what has come from a worker; look whether it makes progress if nothing has."""
+        try:
+            while child in self._pending and child.poll():
+                self._take(child, *child.recv())
+            if child not in self._pending or child.index in self._waiting:
+                return
+            if self._progress.is_stuck(child.index, child.working_on, self._timeout_s):
+                raise child.stuck(f"has not finished a batch within {self._timeout_s:g} s")
+        except MXNetError as error:
+            _name_file(error, _file_of(child, job))
+            raise
+
+    def _take(self, child: ChildProcess, kind: str, value: Any) -> None:
+        if kind == "done":
+            self._latest[child.index], state = value
+            if state is not None:
+                generators.generator(cpu()).set_state(state)
+            self._pending.remove(child)
+        elif kind == "round":
+            self._waiting.add(child.index)
+        else:
+            self._latest[child.index] = value
 
     def _take_marks(self) -> None:
         """Note in the job's own marks what the workers have marked."""
@@ -370,7 +409,6 @@ class _Crew:
         """End the workers, after their batches if these do not take long."""
         self._board[_HOLD], self._board[_STOP] = 0, 1
         self._supervisor.close()
-        self._tickets.close()
 
 
 def _settings(optimizer: Any) -> bytes | None:
@@ -381,93 +419,10 @@ def _settings(optimizer: Any) -> bytes | None:
     return pickle.dumps(state)
 
 
-class _ProcessRun:
-    """One job under way, as the parent sees it.
-
-    Args:
-        timeout_s: how long a worker may be without progress, in seconds.
-    """
-
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        children: Sequence[ChildProcess],
-        job: Job,
-        timeout_s: float,
-        average: Callable[[], None],
-    ) -> None:
-        self._supervisor = supervisor
-        self._pending = list(children)
-        self._job = job
-        self._timeout_s = timeout_s
-        self._average = average
-        self._waiting: set[int] = set()
-        self._latest = [WorkerStats(child.index, fetched=[0.0] * len(job.fetch)) for child in children]
-        self._seen = {child.index: ("", time.monotonic()) for child in children}
-
-    def stats(self) -> list[WorkerStats]:
-        """Wait for the end of all workers' parts of the job, and return what they did."""
-        report_s = self._job.report_s if self._job.report is not None else float("inf")
-        next_report = time.monotonic() + report_s
-        while self._pending:
-            left = next_report - time.monotonic()
-            for child in self._supervisor.wait(max(0.0, min(left, _LOOK_S, self._timeout_s / 4))):
-                if child not in self._pending and not child.alive:  # one that waits for a later job
-                    self._supervisor.drop(child)
-            for child in list(self._pending):
-                self._hear(child)
-            if self._job.report is not None and time.monotonic() >= next_report:
-                self._job.report(self._latest)
-                next_report = time.monotonic() + report_s
-            self._end_round()
-        return self._latest
-
-    def _end_round(self) -> None:
-        """Average if it is time to, or all workers have done their part of a round."""
-        averaging = self._job.averaging
-        if averaging is None or not self._pending:
-            return
-        if averaging.is_late or self._waiting.issuperset(child.index for child in self._pending):
-            self._average()
-            self._waiting.clear()
-            now = time.monotonic()  # the others may have taken long
-            self._seen = {index: (doing, now) for index, (doing, _) in self._seen.items()}
-
-    def _hear(self, child: ChildProcess) -> None:
-        """Take what has come from a worker; look whether it makes progress if nothing has."""
-        try:
-            while child in self._pending and child.poll():
-                self._take(child, *child.recv())
-            if child in self._pending:
-                self._check_progress(child)
-        except MXNetError as error:
-            _name_file(error, self._file_of(child))
-            raise
-
-    def _take(self, child: ChildProcess, kind: str, value: Any) -> None:
-        if kind == "done":
-            self._latest[child.index], state = value
-            if state is not None:
-                generators.generator(cpu()).set_state(state)
-            self._pending.remove(child)
-        elif kind == "round":
-            self._waiting.add(child.index)
-        else:
-            self._latest[child.index] = value
-
-    def _check_progress(self, child: ChildProcess) -> None:
-        doing, since = self._seen[child.index]
-        if child.working_on != doing:
-            self._seen[child.index] = child.working_on, time.monotonic()
-        elif child.index not in self._waiting and time.monotonic() - since > self._timeout_s:
-            raise child.stuck(f"has not finished a batch within {self._timeout_s:g} s")
-
-    def _file_of(self, child: ChildProcess) -> str | None:
-        """Return the path of the file that a worker noted last, None if it had none yet."""
-        noted = child.working_on.rpartition(", batch ")[0]
-        return next(
-            (part.path for part in self._job.parts if noted and os.fspath(part.path).startswith(noted)), None
-        )
+def _file_of(child: ChildProcess, job: Job) -> str | None:
+    """Return the path of the file that a worker noted last, None if it had none yet."""
+    noted = child.working_on.rpartition(", batch ")[0]
+    return next((part.path for part in job.parts if noted and os.fspath(part.path).startswith(noted)), None)
 
 
 def _name_file(error: Any, path: str | None) -> None:
@@ -487,12 +442,12 @@ class ProcessEngine:
     def __init__(self, timeout_s: float, start_method: str | None = None) -> None:
         self._timeout_s = timeout_s
         self._start_method = _default_method() if start_method is None else check_start_method(start_method)
-        self._crews: dict[bool, _Crew] = {}
+        self._groups: dict[bool, _ProgramWorkers] = {}
 
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job."""
         try:
-            stats, boundary = self._crew_for(prepared, job).run(job, prepared.fetches.items)
+            stats, boundary = self._group_for(prepared, job).run(job, prepared.fetches.items)
         except BaseException as error:
             if isinstance(error, MXNetError):
                 _name_file(error, None)  # of those that end while they start
@@ -504,35 +459,35 @@ class ProcessEngine:
 
     def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:
         """Yield what each batch of each part gives; see `worker.infer`."""
-        crew = self._crew_for(prepared, job)
+        group = self._group_for(prepared, job)
         try:
-            yield from crew.infer(job, prepared.fetches.items)
+            yield from group.infer(job, prepared.fetches.items)
         except BaseException:  # also where the caller has had enough
-            self._drop(crew)
+            self._drop(group)
             raise
 
     def paused(self) -> AbstractContextManager[None]:
         """Return a context in which all workers that train wait between two batches."""
-        crew = self._crews.get(True)
-        return nullcontext() if crew is None else crew.paused()
+        group = self._groups.get(True)
+        return nullcontext() if group is None else group.paused()
 
-    def _crew_for(self, prepared: BoundProgram, job: Job) -> _Crew:
+    def _group_for(self, prepared: BoundProgram, job: Job) -> _ProgramWorkers:
         """Return workers that have the program: those that there are, or new ones."""
-        crew = self._crews.get(prepared.train)
+        group = self._groups.get(prepared.train)
         count = 0 if job.marks is None else len(job.marks)
-        if crew is None or not crew.serves(prepared, job.workers, count):
-            if crew is not None:
-                self._drop(crew)
+        if group is None or not group.serves(prepared, job.workers, count):
+            if group is not None:
+                self._drop(group)
             prepared.module.store.share_memory()
-            crew = _Crew(prepared, job.workers, count, self._timeout_s, self._start_method)
-            self._crews[prepared.train] = crew
-        return crew
+            group = _ProgramWorkers(prepared, job.workers, count, self._timeout_s, self._start_method)
+            self._groups[prepared.train] = group
+        return group
 
-    def _drop(self, crew: _Crew) -> None:
-        self._crews = {train: each for train, each in self._crews.items() if each is not crew}
-        crew.close()
+    def _drop(self, group: _ProgramWorkers) -> None:
+        self._groups = {train: each for train, each in self._groups.items() if each is not group}
+        group.close()
 
     def close(self) -> None:
         """End the workers; further calls do nothing."""
-        for crew in list(self._crews.values()):
-            self._drop(crew)
+        for group in list(self._groups.values()):
+            self._drop(group)

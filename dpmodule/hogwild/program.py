@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from ..base import ArgumentError, StateError
+from ..base import ArgumentError, ShapeError, StateError, did_you_mean
+from ..context import Context
 from ..initializer import Uniform
 from ..module import Module
 from ..module.lifecycle import Stage
 from ..params import ParamStore
-from ..symbol import Symbol
-from .arguments import RunArguments
-from .fetches import Fetches
-from .slot_feed import SlotFeed
+from ..symbol import BlockGrad as block_gradient
+from ..symbol import Group, Symbol
+from .data_feed_desc import DataFeedDesc
+from .data_files import Part
+from .job import RunArguments
+from .slot_feed import SlotFeed, feed_of
 
 _OPTIMIZER_PARAMS = (("learning_rate", 0.01),)
 
@@ -112,3 +117,250 @@ def metric_outputs(symbol: Symbol, num_labels: int) -> list[str]:
         if any(child.op is None and child.name in labels for child, _ in node.inputs)
     ]
     return losses if len(losses) == num_labels else names
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One value that is averaged.
+
+    Args:
+        output: its position among the heads; None for an input, which is read from the batch.
+    """
+
+    name: str
+    output: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetches:
+    """What a run averages, and the symbol that has it all among its outputs.
+
+    Args:
+        items: in the caller's order.
+        heads: the program's outputs, and those behind them that are only fetched.
+    """
+
+    items: tuple[Fetch, ...]
+    heads: Symbol
+
+    @classmethod
+    def find(cls, symbol: Symbol, fetch: Any, slots: Collection[str]) -> Fetches:
+        """Find what is to be fetched.
+
+        Args:
+            fetch: names or symbols, or one alone; None: nothing.
+        """
+        given: Sequence[Any] = (
+            fetch if isinstance(fetch, (list, tuple)) else () if fetch is None else (fetch,)
+        )
+        outputs = symbol.list_outputs()
+        extras: list[Symbol] = []
+        items = []
+        for each in given:
+            name, found = _named(symbol, each, slots)
+            if found is None:
+                items.append(Fetch(name, None))
+            elif found.list_outputs()[0] in outputs:
+                items.append(Fetch(name, outputs.index(found.list_outputs()[0])))
+            else:
+                items.append(Fetch(name, len(outputs) + len(extras)))
+                extras.append(block_gradient(found, name=f"fetch{len(extras)}_{found.name}"))
+        return cls(tuple(items), Group([symbol, *extras]) if extras else symbol)
+
+    @property
+    def names(self) -> list[str]:
+        """What the caller calls them."""
+        return [each.name for each in self.items]
+
+    def check_shapes(self, feed: SlotFeed) -> None:
+        """Refuse what is no one number a line."""
+        inputs: Mapping[str, tuple[int, ...]] = {each.name: each.shape for each in (*feed.data, *feed.labels)}
+        shapes = self.heads.infer_shape_partial(**inputs)[1]
+        for each in self.items:
+            shape = inputs[each.name] if each.output is None else tuple(shapes[each.output])
+            lines = feed.desc.batch_size
+            if len(shape) and shape[-1] != 1 and shape != (lines,):
+                raise ShapeError(
+                    f"fetch: {each.name!r} has the shape {shape}; what can be averaged has one number a line, of shape "
+                    f"({lines},), ({lines}, 1) or ragged, or is one number"
+                )
+
+
+def _named(symbol: Symbol, given: Any, slots: Collection[str]) -> tuple[str, Symbol | None]:
+    """Return what a fetch is called, and its symbol; None for an input."""
+    if isinstance(given, Symbol):
+        return _of_symbol(symbol, given, slots)
+    if not isinstance(given, str):
+        raise ArgumentError(
+            f"fetch: {given!r} is of type {type(given).__name__}, expected a name or a Symbol"
+        )
+    if given in slots:
+        return given, None
+    internals = symbol.get_internals()
+    names = internals.list_outputs()
+    known = [*symbol.list_outputs(), *names]
+    for name in (given, f"{given}_output"):
+        if name in symbol.list_outputs():
+            return given, symbol[name]
+        if name in names:
+            return given, internals[name]
+    raise ArgumentError(
+        f"fetch: {given!r} is no output or slot of the program; its outputs are {', '.join(symbol.list_outputs())}"
+        f"{did_you_mean(given, known)}"
+    )
+
+
+def _of_symbol(symbol: Symbol, given: Symbol, slots: Collection[str]) -> tuple[str, Symbol | None]:
+    if len(given.entries) != 1:
+        raise ArgumentError(
+            f"fetch: {given!r} has {len(given.entries)} outputs; give those that are meant one by one"
+        )
+    name = given.list_outputs()[0]
+    if given.entries[0][0].op is None and name in slots:
+        return name, None
+    unknown = [each for each in given.list_inputs() if each not in symbol.list_inputs()]
+    if unknown:
+        raise ArgumentError(
+            f"fetch: {name!r} depends on {', '.join(unknown)}, which the program does not have: is it of another one?"
+        )
+    return name, given
+
+
+_logger = logging.getLogger(__name__)
+
+# keys are identities: each table keeps alive what they are of, so that nothing else comes to have them
+
+_Entry = tuple[Any, Module, ParamStore | None]
+"""A program, which is kept alive so that nothing else has its identity; its module; where its parameters are."""
+
+
+class Programs:
+    """Modules for programs, made when a program first comes, and the store of those that are symbols."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scope = ParamStore([context])
+        self._entries: dict[int, _Entry] = {}
+        self._feeds: dict[int, tuple[Module, Any, SlotFeed]] = {}
+        self._prepared: dict[int, BoundProgram] = {}
+        self._first: dict[int, tuple[Module, RunArguments]] = {}
+
+    def prepare(
+        self,
+        program: Any,
+        desc: DataFeedDesc,
+        parts: Sequence[Part],
+        fetch: Any,
+        train: bool,
+        args: RunArguments,
+    ) -> BoundProgram:
+        """Return a program that is bound for a feed."""
+        module, store = self._module_for(program, desc)
+        feed = self._feed_for(module, desc, parts, args)
+        names = [each.name for each in (*feed.data, *feed.labels)]
+        fetches = Fetches.find(module.symbol, fetch, names)
+        if train:
+            fetches.check_shapes(feed)
+        args.metric()
+        is_own = not isinstance(program, (Module, Symbol))
+        if is_own and train:
+            args = args.with_optimizer(_optimizer_of(program))
+        elif train:
+            self._tell_ignored(module, args)
+        with warnings.catch_warnings():
+            if is_own:  # by what gradients are divided, the program has said
+                warnings.simplefilter("ignore", UserWarning)
+            make_ready(module, feed, store, train, args)
+            if is_own and train and module.optimizer is not program.optimizer:
+                module.init_optimizer(None, program.optimizer, force_init=True)
+        found = BoundProgram(module, feed, fetches, train)
+        self._prepared[id(program)] = found
+        return found
+
+    def _tell_ignored(self, module: Module, args: RunArguments) -> None:
+        """Warn of keywords of the first run that are others now, which has no effect."""
+        if module.stage < Stage.READY:
+            self._first[id(module)] = module, args
+            return
+        _, before = self._first.get(id(module), (module, None))
+        for name in ("initializer", "arg_params", "aux_params", "optimizer", "optimizer_params"):
+            value = getattr(args, name)
+            if value is not None and (
+                before is None or getattr(before, name) is not value != getattr(before, name)
+            ):
+                _logger.warning(
+                    "run_from_files: %s counts at a program's first run and is passed over now", name
+                )
+
+    def module(self, program: Any) -> Module:
+        """Return a program's module."""
+        if isinstance(program, Module):
+            return program
+        found = self._entries.get(id(program))
+        if found is None or not found[1].binded:
+            raise StateError(
+                "the program has not been run by this executor, so that it has no parameters here"
+            )
+        return found[1]
+
+    def last(self, program: Any) -> BoundProgram | None:
+        """Return what a program was last made ready for, None if it never was."""
+        return self._prepared.get(id(program))
+
+    def _module_for(self, program: Any, desc: DataFeedDesc) -> tuple[Module, ParamStore | None]:
+        """Return a program's module, and where it is to be bound."""
+        slots = [slot.name for slot in desc.slots]
+        if isinstance(program, Module):
+            self._entries[id(program)] = program, program, None
+            return program, None
+        if isinstance(program, Symbol):
+            symbol, store = program, self._scope
+        elif isinstance(program, TrainableProgram):
+            symbol, store = program.symbol, program.store
+        else:
+            raise ArgumentError(
+                f"the program is of type {type(program).__name__}, expected a Module, a Symbol, or what has the "
+                "attributes symbol, store and optimizer"
+            )
+        data, labels = input_names(symbol, slots)
+        known = self._entries.get(id(program))
+        if (
+            known is None
+            or (known[1].data_names, known[1].label_names) != (data, labels)
+            or known[1].symbol is not symbol
+        ):
+            module = Module(symbol, data, labels, context=self._context)
+            known = self._entries[id(program)] = program, module, store
+        return known[1], store
+
+    def _feed_for(
+        self, module: Module, desc: DataFeedDesc, parts: Sequence[Part], args: RunArguments
+    ) -> SlotFeed:
+        """Return how a feed's slots become a module's inputs: as found before, if the slots are the same."""
+        own = tuple((slot.name, slot.type, slot.is_dense, slot.width) for slot in desc.slots)
+        key = desc.batch_size, desc.pipe_command, own
+        known = self._feeds.get(id(module))
+        if known is not None and known[1] == key:
+            return known[2]
+        arguments = module.symbol.list_arguments()
+        labels = [name for name in module.label_names if name in arguments]
+        bound = {}
+        if module.binded:
+            bound = {
+                each.name: tuple(each.shape) for each in (*module.data_shapes, *(module.label_shapes or ()))
+            }
+        given = {*(args.arg_params or ()), *(module.preloaded or ((),))[0]}
+        if module.binded:
+            given.update(arguments)
+        feed = feed_of(module.symbol, desc, module.data_names, labels, parts, bound, given)
+        self._feeds[id(module)] = module, key, feed
+        return feed
+
+
+def _optimizer_of(program: TrainableProgram) -> Any:
+    """Return a program's optimizer."""
+    if program.optimizer is None:
+        raise StateError(
+            "run_from_files: the program has no optimizer, and can only be run by infer_from_files"
+        )
+    return program.optimizer

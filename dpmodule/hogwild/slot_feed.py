@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +14,7 @@ from ..base import (
     ArgumentError,
     BoundsError,
     DTypeError,
+    MXNetError,
     ShapeError,
     StateError,
     did_you_mean,
@@ -20,6 +23,7 @@ from ..base import (
 )
 from ..context import cpu
 from ..io import DataBatch, DataDesc
+from ..module.class_labels import FedNetwork, find_wrong_label, reads_classes
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray
 from ..ops.attrs import literal
@@ -27,6 +31,8 @@ from ..streams import Slot
 from ..symbol import Symbol
 from .data_feed import FeedBatch, first_batch
 from .data_files import Part
+
+_logger = logging.getLogger(__name__)
 
 _FLOATING = ("float16", "float32", "float64", "bfloat16")
 _LOOKUPS = ("Embedding",)
@@ -320,3 +326,47 @@ def _tables(symbol: Symbol, names: Sequence[str]) -> dict[str, tuple[str, int]]:
         if is_slot and (name not in found or found[name][1] > node.a.input_dim):
             found[name] = (table, node.a.input_dim)
     return found
+
+
+# labels of the first lines of a run, checked before anything is trained on them
+
+
+def check_first_labels(
+    feed: SlotFeed, symbol: Symbol, parts: Sequence[Part], on_bad_line: str, check_labels: str
+) -> str:
+    """Look for labels that are not classes of the network in the first batch of a run.
+
+    What can be read only once, such as a pipe or the output of a program, is left to the workers.
+
+    Returns:
+        What each worker has to do about the labels of its first batch: "ignore" if they have been checked here.
+    """
+    names = [desc.name for desc in (*feed.data, *feed.labels)]
+    if check_labels == "ignore" or not reads_classes(symbol, names):
+        return "ignore"
+    if feed.desc.pipe_command != "cat" or not all(os.path.isfile(part.path) for part in parts):
+        return check_labels
+    try:
+        lines = first_batch(feed.desc, parts, on_bad_line)
+    except MXNetError:  # the run itself says it
+        return "ignore"
+    if lines is not None:
+        check_labels_of(feed, symbol, lines, check_labels)
+    return "ignore"
+
+
+def check_labels_of(feed: SlotFeed, symbol: Symbol, lines: FeedBatch, check_labels: str) -> None:
+    """Look for labels that are not classes of a network in one batch."""
+    if check_labels == "ignore":
+        return
+    descs = [*feed.data, *feed.labels]
+    shapes = {desc.name: (lines.num_lines, *desc.shape[1:]) for desc in descs}
+    labels = {desc.name: feed.input(desc.name, lines) for desc in descs}
+    wrong = find_wrong_label(FedNetwork(symbol, shapes, labels))
+    if wrong is None:
+        return
+    place = f"row {wrong.row} of the batch that begins in line {lines.first_line} of {lines.file}"
+    text = f"run_from_files: {wrong.describe(place)}"
+    if check_labels == "raise":
+        raise BoundsError(f'{text} Correct the files; check_labels="warn" trains on such labels')
+    _logger.warning('%s Training goes on; check_labels="raise" stops it, "ignore" says nothing', text)

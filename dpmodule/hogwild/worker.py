@@ -16,11 +16,10 @@ from ..module.finite import FiniteCheck
 from ..streams import ReadAhead
 from .data_feed import FileBatches
 from .data_files import Part
-from .fetches import Fetch
 from .job import Job, WorkerStats
-from .label_check import check_labels_of
-from .places import PlaceMarker
-from .slot_feed import SlotFeed
+from .program import Fetch
+from .progress import ProgressMarker
+from .slot_feed import SlotFeed, check_labels_of
 
 Inferred = tuple[str, int, list[Any]]
 """File, number of its first line, and an array for each fetch of a batch."""
@@ -72,7 +71,7 @@ def run(
     """
     stats = WorkerStats(worker, fetched=[0.0] * len(work.fetches), metric=metric)
     clock = _Clock(stats.seconds)
-    marker = PlaceMarker(job.marks)
+    marker = ProgressMarker(job.marks)
     begun: list[str] = []
 
     def take() -> Part | None:

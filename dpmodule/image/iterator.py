@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import recordio
 from ..base import ArgumentError, FileError, FileFormatError, MXNetError, numeric_types
-from ..files.file_kind import regular_file
+from ..files import regular_file
 from ..io import DataBatch, DataDesc, DataIter
 from ..io.images.pipeline import image_list_lines
 from ..io.iterator import check_state

@@ -2,7 +2,7 @@
 
 from ..compat import lazy
 from .folder import Pretrained, load_pretrained, save_pretrained
-from .torch_state import load_torch_state
+from .weights import load_torch_state
 
 __all__ = ["Pretrained", "load_pretrained", "load_torch_state", "save_pretrained"]
 

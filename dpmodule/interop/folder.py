@@ -1,35 +1,122 @@
-"""A folder with everything that a network needs, which other libraries and people can read.
-
-``config.json``           what goes in: names, shapes and types of the inputs, names of labels and outputs, versions
-``symbol.json``           the graph
-``model.safetensors``     parameters and auxiliary states by name; the graph tells which are which
-``preprocessor.json``     what is done to the data before, if that was told
-``README.md``             a model card
-
-Parameters of more than 5 GB are spread over several files with an index. All files of a save switch together.
-"""
+"""The model card of a folder: what it holds and how it is used, for people and for sites that list models."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..base import ArgumentError, DTypeError, FileError, FileFormatError, dtype_name
+from ..base import ArgumentError, DTypeError, FileError, FileFormatError, MissingPackageError, dtype_name
 from ..compat.libinfo import __version__
-from ..files.atomic import Writer, naming_errors
-from ..files.file_transaction import read_settled, write_set
+from ..files import Writer, naming_errors, read_settled, write_set
+from ..graph.node import printable
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ndarray.convert import jsonable
 from ..symbol import Symbol
 from ..symbol import load as load_symbol
-from .card import make_card
-from .hub import local_folder
 from .weights import INDEX_FILE, WEIGHTS_FILE, is_weights_file, load_weights, weight_files
+
+
+def make_card(
+    name: str,
+    config: Mapping[str, Any],
+    count: int,
+    operators: Mapping[str, int],
+    preprocessor: Mapping[str, Any] | None,
+    body: str | None,
+) -> str:
+    """Return a card in Markdown, with YAML before it.
+
+    Args:
+        config: what ``config.json`` holds.
+        preprocessor: what ``preprocessor.json`` holds, None without one.
+        body: the text below the YAML, None = one that is made here. A text that begins with YAML itself is taken whole.
+    """
+    if body is not None and body.startswith("---"):
+        return body
+    front = [
+        "---",
+        "library_name: dpmodule",
+        "tags:",
+        *(f"- {tag}" for tag in ("dpmodule", "mxnet", "pytorch")),
+    ]
+    text = _body(name, config, count, operators, preprocessor) if body is None else body.strip()
+    return "\n".join([*front, "---", "", text, ""])
+
+
+def _body(
+    name: str,
+    config: Mapping[str, Any],
+    count: int,
+    operators: Mapping[str, int],
+    preprocessor: Mapping[str, Any] | None,
+) -> str:
+    kinds = ", ".join(f"{kind} {times}" for kind, times in sorted(operators.items()))
+    lines = [
+        f"# {name}",
+        "",
+        f"A symbolic network of dpmodule {config['library_version']}: {count:,} numbers of parameters.",
+        "",
+        *_table(config["data"]),
+        "",
+        f"Outputs: {', '.join(map(_code, config['outputs']))}. Operators: {kinds or 'none'}.",
+        "",
+        "```python",
+        "import dpmodule as mx",
+        "",
+        "module = mx.mod.Module.from_pretrained(FOLDER)  # or the repository's id",
+        "outputs = module.predict(...)  # an iterator over batches of the inputs above",
+        "```",
+    ]
+    if preprocessor:
+        lines += [
+            "",
+            f"What is done to the data before is in `preprocessor.json`: {', '.join(sorted(preprocessor))}.",
+        ]
+    return "\n".join(lines)
+
+
+def _code(name: str) -> str:
+    """Return a name as code in a table: neither a line, nor a column, nor the code ends in it."""
+    text = printable(name).replace("|", r"\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    space = " " if "`" in text else ""
+    return f"{fence}{space}{text}{space}{fence}"
+
+
+def _table(inputs: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = [f"| {_code(each['name'])} | {tuple(each['shape'])} | {each['dtype']} |" for each in inputs]
+    return ["| input | shape, the batch first | type |", "|---|---|---|", *rows]
+
+
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_WANTED = ["*.json", "*.safetensors", "README.md"]
+
+
+def local_folder(name: str, revision: str | None = None) -> str:
+    """Return the folder of a name: itself if it is there, else the copy of the repository with this id."""
+    if os.path.isdir(name):
+        return name
+    if not _ID.fullmatch(name):
+        raise FileError(2, "no such folder, and no repository's id such as user/name", name)
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise MissingPackageError(
+            f"{name!r} is no folder here; to fetch it as a repository's id, pip install huggingface_hub"
+        ) from None
+    try:
+        return str(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_WANTED))
+    except Exception as error:  # its own kinds of errors change with its versions
+        raise FileError(
+            getattr(error, "errno", None) or 5, f"cannot fetch the repository: {error}", name
+        ) from error
+
 
 CONFIG_FILE = "config.json"
 SYMBOL_FILE = "symbol.json"

@@ -17,8 +17,7 @@ from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
 from ..ndarray.ragged import RaggedNDArray
 from .desc import DataDesc
-from .iterator import DataBatch, DataIter, check_state
-from .parts import check_part
+from .iterator import DataBatch, DataIter, check_part, check_state
 from .wrap import named_arrays, shares_read_only, wrap
 
 _VERSION = attrgetter("_version")

@@ -13,10 +13,77 @@ import torch
 from ..base import ArgumentError, StateError
 from ..devices import generators
 from ..ndarray import NDArray
+from ..object_state import (
+    has_live_iterator,
+    noted,
+    packed_changes,
+    random_generators,
+    restore,
+    set_state,
+    state_of,
+)
 from .desc import DataDesc
-from .epoch_start import EpochStart
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .wrap import is_array, numbered_names, shares_read_only, wrap
+
+_LARGEST = 2**20
+"""Arrays with more numbers are the data themselves, which the program has anyway."""
+_BATCHES = frozenset({"current_batch"})
+"""Attributes that the next epoch does not depend on."""
+
+
+class EpochStart:
+    """Notes what an object is like, so that another one made alike can begin the same epoch.
+
+    Attributes that are small and plain, and random generators wherever the object holds them, are kept; iterators,
+    files and large arrays are not. Whoever reads the epoch again must therefore compare what comes.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._before = noted(source, _BATCHES, largest=_LARGEST)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the changes since the object was made, and the states of all random generators."""
+        attributes, unpackable = packed_changes(self._source, self._before, _BATCHES, largest=_LARGEST)
+        return {
+            "attributes": attributes,
+            "lost": list(unpackable),
+            "own": {path: state_of(each) for path, each in self._generators().items()},
+            "generators": generators.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Make the object, and all random generators, like those that `state_dict` was called for."""
+        restore(self._source, self._before, state["attributes"], leave_out=_BATCHES, largest=_LARGEST)
+        for path, each in self._generators().items():
+            if path in state["own"]:
+                set_state(each, state["own"][path])
+        generators.load_state_dict(state["generators"])
+
+    def check(self, state: Mapping[str, Any], held: Mapping[str, Any] | None = None) -> None:
+        """Refuse an epoch whose beginning could not be kept whole, and of which no batch has been read to compare.
+
+        Args:
+            held: what `live` returned before the epoch was begun; None: nothing has been begun.
+        """
+        now = self.live()
+        data = [name for name in state["lost"] if name not in now]
+        stale = [name for name in now if held is None or now[name] is held.get(name)]
+        if wrong := [*data, *stale]:
+            raise StateError(
+                f"{type(self._source).__name__} does not say where it stands, and {', '.join(wrong)} cannot be kept "
+                "over a resume; give it state_dict and load_state_dict, or use DataLoaderIter"
+            )
+
+    def live(self) -> dict[str, Any]:
+        """Return the attributes that stand somewhere and cannot say where, such as iterators, by name."""
+        packed = noted(self._source, _BATCHES, largest=_LARGEST)
+        return {name: getattr(self._source, name) for name, tree in packed.items() if has_live_iterator(tree)}
+
+    def _generators(self) -> dict[str, Any]:
+        return random_generators({"": self._source})
+
 
 _KEPT = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64})
 """Types of tensors that networks may be meant to have; integers may be the numbers of words."""
@@ -85,20 +152,11 @@ class IterableIter(CurrentBatch):
         if first is None:
             raise ArgumentError(f"{type(data).__name__} yields no batches")
         self._peeked: DataBatch | None = first
-        self._provide_data, self._provide_label = self._layout.describe(first)
-        if not self._provide_data:
+        provided, labels = self._layout.describe(first)
+        if not provided:
             raise ArgumentError(f"{type(data).__name__} yields batches without data")
-        super().__init__(next(iter(self._provide_data[0].shape), 0))
-
-    @property
-    def provide_data(self) -> list[DataDesc]:
-        """Descriptions of the first batch's data."""
-        return self._provide_data
-
-    @property
-    def provide_label(self) -> list[DataDesc]:
-        """Descriptions of the first batch's labels."""
-        return self._provide_label
+        super().__init__(next(iter(provided[0].shape), 0))
+        self._provide_data, self._provide_label = provided, labels
 
     def reset(self) -> None:
         if self._peeked is not None:

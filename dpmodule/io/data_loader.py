@@ -11,11 +11,9 @@ from ..compat.closing import Closing
 from ..ndarray import NDArray
 from ..streams.checks import check_count
 from .convert import IterableIter
-from .dataset_workers import ProcessLoader
+from .dataset_loader import LoaderPlan, ProcessLoader
 from .desc import DataDesc
-from .iterator import CurrentBatch, DataBatch, check_state
-from .loader_plan import LoaderPlan
-from .parts import check_part
+from .iterator import CurrentBatch, DataBatch, check_part, check_state
 from .process_feed import FeedOptions
 from .process_prefetch import drawn_seed
 
@@ -164,16 +162,6 @@ class DataLoaderIter(CurrentBatch, Closing):
             "DataLoaderIter is reading its loader, and cannot be copied or pickled: make a new one over the same "
             "dataset, and give it the state_dict() of this one to continue at the same batch"
         )
-
-    @property
-    def provide_data(self) -> list[DataDesc]:
-        """Descriptions of a batch's data."""
-        return self._provide_data
-
-    @property
-    def provide_label(self) -> list[DataDesc]:
-        """Descriptions of a batch's labels."""
-        return self._provide_label
 
     @property
     def pids(self) -> list[int]:

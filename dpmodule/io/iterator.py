@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, StateError
 from .desc import DataDesc
 from .to_torch import BatchDataset
+
+
+def check_part(owner: str, num_parts: int, part_index: int) -> None:
+    """Refuse a part that does not exist.
+
+    Args:
+        num_parts: number of parts.
+        part_index: the part that is wanted, from 0.
+    """
+    if num_parts < 1:
+        raise ArgumentError(f"{owner}: num_parts is {num_parts}, expected at least 1")
+    if not 0 <= part_index < num_parts:
+        raise ArgumentError(
+            f"{owner}: part_index is {part_index}, expected 0 to {num_parts - 1} (num_parts - 1)"
+        )
+
+
+class EveryNth:
+    """One part of what an iterable yields.
+
+    Args:
+        num_parts: number of parts.
+        part_index: which part, from 0: the items of numbers part_index, part_index + num_parts, ...
+    """
+
+    def __init__(self, items: Iterable[Any], num_parts: int, part_index: int) -> None:
+        self._items, self._parts, self._index = items, num_parts, part_index
+
+    def __iter__(self) -> Iterator[Any]:
+        return islice(iter(self._items), self._index, None, self._parts)
 
 
 class DataBatch:
@@ -222,11 +253,23 @@ def check_state(owner: DataIter, state: Any, **here: Any) -> None:
 
 
 class CurrentBatch(DataIter):
-    """Iterator that keeps its current batch, from which the getters read."""
+    """Iterator that keeps descriptions of its batches, and the current batch, from which the getters read."""
 
     def __init__(self, batch_size: int = 0) -> None:
         super().__init__(batch_size)
         self.current_batch: DataBatch | None = None
+        self._provide_data: list[DataDesc] = []
+        self._provide_label: list[DataDesc] = []
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Descriptions of a batch's data."""
+        return self._provide_data
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Descriptions of a batch's labels."""
+        return self._provide_label
 
     def _keep(self, batch: DataBatch | None) -> bool:
         """Make a batch the current one, and say whether it is one."""

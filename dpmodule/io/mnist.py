@@ -17,18 +17,27 @@ import torch
 
 from ..base import FileError, FileFormatError, ShapeError
 from ..context import cpu
-from ..files.file_kind import likely_kind, regular_file
+from ..files import likely_kind, regular_file
 from ..ndarray import NDArray
 from ..ops.attrs import boolean, choice, integer, optional, string
 from ..ops.spec import Attr
-from .data_iter import MXDataIter, check_count
+from .data_iter import (
+    BATCH,
+    NAMES,
+    PARTS,
+    PREFETCH,
+    MXDataIter,
+    check_count,
+    check_parts,
+    describe,
+    parse_options,
+)
 from .desc import DataDesc
 from .iterator import DataBatch
-from .options import BATCH, NAMES, PARTS, PREFETCH, check_parts, describe, parse_options
 from .std_random import StandardDraws
 
 if TYPE_CHECKING:
-    from .options import OptionValues
+    from .data_iter import OptionValues
 
 _logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import native
 from ..base import FileError, FileFormatError
-from ..files.file_kind import likely_kind, refuse_device
+from ..files import likely_kind, refuse_device
 
 Array = np.ndarray[Any, Any]
 Parsed = TypeVar("Parsed")

@@ -85,16 +85,6 @@ class PrefetchingIter(CurrentBatch, Closing):
             ) from error
         return _continued, (iters, self.rename_data, self.rename_label, self._depth, state)
 
-    @property
-    def provide_data(self) -> list[DataDesc]:
-        """Descriptions of a batch's data, all iterators' after one another."""
-        return self._provide_data
-
-    @property
-    def provide_label(self) -> list[DataDesc]:
-        """Descriptions of a batch's labels, all iterators' after one another."""
-        return self._provide_label
-
     def _describe(self) -> None:
         # read while no thread runs: an iterator may compute these
         data = [getattr(each, "provide_data", None) for each in self.iters]

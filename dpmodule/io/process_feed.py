@@ -3,29 +3,162 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from ..base import StateError
+from ..devices import generators
 from ..streams.checks import check_count, check_seconds
+from ..streams.child import Channel, ParentGone
 from ..streams.errors import PipeBroken, PipeClosed, PipeTimeout, WorkerDied
-from ..streams.pipe.tensor_pipe import TensorPipeReader, tensor_pipe
+from ..streams.messages import RemoteError
+from ..streams.nested import join_object, split_object
+from ..streams.pipe.tensor_pipe import TensorPipeReader, TensorPipeWriter, tensor_pipe
 from ..streams.process import ChildProcess
-from ..streams.remote import RemoteError
 from ..streams.supervisor import START_S, Supervisor
-from .feed_worker import EPOCH, WORK, Beginning, FeedOrders, ItemSource, serve
-from .tensor_packing import join
 
 END = object()
 """What `WorkerFeed.take` returns at the end of the epoch."""
 
 _ARRIVAL_S = 5.0
 _MAX_SLOTS = 64
+
+EPOCH, WORK = "epoch", "work"
+"""What a parent orders: to begin another epoch, whatever is under way; to do a piece of work in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a worker begins an epoch with.
+
+    Args:
+        number: of the epoch; the random numbers depend on both only.
+        state: what `ItemSource.state` returned when this epoch was begun before; None: the source goes on as it stands.
+    """
+
+    seed: int
+    number: int
+    state: Any = None
+
+
+class ItemSource(Protocol):
+    """Makes the items of a worker."""
+
+    @property
+    def description(self) -> Any:
+        """What the parent is told when the source has been made."""
+
+    def state(self) -> Any:
+        """Return how the source stands before it begins an epoch, for `restore`; nothing if there is nothing to say."""
+
+    def restore(self, state: Any) -> None:
+        """Bring the source to where another one stood."""
+
+    def begin(self, epoch: int) -> Iterator[Any]:
+        """Begin an epoch, and return an iterator over its items; the number is what `FeedOrders` know it by."""
+
+
+class Cancelled(Exception):
+    """The parent wants another epoch."""
+
+
+class FeedOrders:
+    """What the parent wants."""
+
+    def __init__(self, channel: Channel, epoch: int, beginning: Beginning) -> None:
+        self.epoch, self.beginning = epoch, beginning
+        self._channel = channel
+        self._work: deque[Any] = deque()
+
+    def _listen(self) -> None:
+        kind, epoch, work = self._channel.recv()
+        if kind == EPOCH:
+            self.epoch, self.beginning = epoch, work
+            self._work.clear()
+        elif epoch == self.epoch:
+            self._work.append(work)
+
+    def check(self, epoch: int) -> None:
+        """Hear what the parent has said meanwhile."""
+        while self._channel.poll():
+            self._listen()
+        if self.epoch != epoch:
+            raise Cancelled
+
+    def work(self, epoch: int) -> Any:
+        """Return the next piece of work of an epoch; waits for it."""
+        while self.epoch == epoch and not self._work:
+            self._listen()
+        if self.epoch != epoch:
+            raise Cancelled
+        return self._work.popleft()
+
+    def next_epoch(self, epoch: int) -> None:
+        """Wait until the parent wants another epoch than this one."""
+        while self.epoch == epoch:
+            self._listen()
+
+
+def serve(
+    channel: Channel,
+    writer: TensorPipeWriter,
+    make: Callable[[FeedOrders], ItemSource],
+    epoch: int,
+    beginning: Beginning,
+) -> None:
+    """Make items, epoch after epoch, until the parent closes the channel."""
+    orders = FeedOrders(channel, epoch, beginning)
+    generators.seed_process([beginning.seed, beginning.number])
+    channel.note("its beginning")
+    source = make(orders)
+    channel.send(("ready", epoch, 0, source.description))
+    while True:
+        epoch, beginning = orders.epoch, orders.beginning
+        try:
+            _run_epoch(channel, writer, source, orders)
+        except Cancelled:
+            pass
+        except (ParentGone, SystemExit):
+            raise
+        except BaseException as error:  # the parent raises it, whatever it is
+            channel.send(("error", epoch, 0, RemoteError.of(error, skip=2)))
+        channel.note(f"nothing, after epoch {beginning.number}")
+        orders.next_epoch(epoch)
+
+
+def _run_epoch(channel: Channel, writer: TensorPipeWriter, source: ItemSource, orders: FeedOrders) -> None:
+    """Send how an epoch begins, its items, and what comes after the last one."""
+    epoch, beginning = orders.epoch, orders.beginning
+    what = f"epoch {beginning.number}, batch"
+    channel.note(what, 0)
+    if beginning.state is not None:
+        source.restore(beginning.state)
+    channel.send(("begun", epoch, 0, source.state()))
+    generators.seed_process([beginning.seed, beginning.number])
+    items = source.begin(epoch)
+    for number in itertools.count():
+        orders.check(epoch)
+        channel.note(what, number)
+        try:
+            item = next(items)
+        except StopIteration:
+            channel.send(("end", epoch, 0, None))
+            return
+        data, tensors = split_object(item)
+        try:
+            writer.send(tensors)
+        except (PipeClosed, PipeBroken):
+            raise ParentGone("the parent has closed the pipe") from None
+        channel.send(("item", epoch, writer.stats.sent, data))
+        del item, tensors
+
 
 Make = Callable[[FeedOrders], ItemSource]
 
@@ -106,7 +239,8 @@ class WorkerFeed:
             for index in range(len(self._makes)):
                 self._workers.append(self._start(index))
             for worker in self._workers:
-                self._await_ready(worker)
+                while not worker.ready:
+                    self._hear(worker)
         except BaseException:
             self.close()
             raise
@@ -134,11 +268,6 @@ class WorkerFeed:
             writer.close()
             raise
         return _Worker(child, reader)
-
-    def _await_ready(self, worker: _Worker) -> None:
-        if not worker.ready:
-            _, _, _, worker.description = worker.child.recv(self._options.start_timeout_s)
-            worker.ready = True
 
     def __len__(self) -> int:
         return len(self._makes)
@@ -197,7 +326,6 @@ class WorkerFeed:
         self.check()
         for worker in self._workers:
             while worker.began[0] != self._epoch:
-                self._await_ready(worker)
                 self._hear(worker)
         return [worker.began[1] for worker in self._workers]
 
@@ -247,7 +375,6 @@ class WorkerFeed:
         return END
 
     def _receive(self, worker: _Worker) -> Any:
-        self._await_ready(worker)
         while True:
             kind, data, tensors = self._hear(worker)
             if kind == "end":
@@ -257,11 +384,17 @@ class WorkerFeed:
             if tensors is not None:
                 if tensors and worker.reader.exhausted:  # kept by the caller until the worker could not go on
                     tensors = copies(tensors)
-                return join(data, tensors)
+                return join_object(data, tensors)
 
     def _hear(self, worker: _Worker) -> tuple[str, Any, list[torch.Tensor] | None]:
         """Return the next that a worker says: its kind, what is pickled, and tensors; "" for what is out of date."""
-        kind, epoch, number, data = worker.child.recv(self._options.timeout_s)
+        options = self._options
+        kind, epoch, number, data = worker.child.recv(
+            options.timeout_s if worker.ready else options.start_timeout_s
+        )
+        if kind == "ready":
+            worker.description, worker.ready = data, True
+            return "", None, None
         tensors = self._tensors(worker, number) if kind == "item" else None
         if epoch != self._epoch:
             del tensors  # the worker may wait for their slot, it being its only one

@@ -12,12 +12,10 @@ from ..base import ArgumentError, StateError
 from ..compat.closing import Closing
 from ..devices import generators
 from ..streams.checks import check_count
+from .convert import EpochStart
 from .desc import DataDesc
-from .epoch_start import EpochStart
-from .feed_worker import FeedOrders
-from .iterator import CurrentBatch, DataBatch, DataIter, check_state
-from .parts import check_part
-from .process_feed import END, FeedOptions, WorkerFeed
+from .iterator import CurrentBatch, DataBatch, DataIter, check_part, check_state
+from .process_feed import END, FeedOptions, FeedOrders, WorkerFeed
 
 _logger = logging.getLogger(__name__)
 
@@ -99,8 +97,8 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
             self._feed.close()
             raise
         self.batch_size = first["batch_size"]
-        self._provide_data: list[DataDesc] = first["provide_data"]
-        self._provide_label: list[DataDesc] = first["provide_label"]
+        self._provide_data = first["provide_data"]
+        self._provide_label = first["provide_label"]
         if first["default_bucket_key"] is not None:
             self.default_bucket_key = first["default_bucket_key"]
 
@@ -110,16 +108,6 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
             "ProcessPrefetchingIter has worker processes, and cannot be copied or pickled: make a new one with the "
             "same factory, and give it the state_dict() of this one to continue at the same batch"
         )
-
-    @property
-    def provide_data(self) -> list[DataDesc]:
-        """Descriptions of a batch's data."""
-        return self._provide_data
-
-    @property
-    def provide_label(self) -> list[DataDesc]:
-        """Descriptions of a batch's labels."""
-        return self._provide_label
 
     @property
     def pids(self) -> list[int]:

@@ -16,14 +16,25 @@ from ..ndarray.csr import CSRNDArray
 from ..ops.attrs import boolean, choice, optional, shape, string
 from ..ops.shapes import prod
 from ..ops.spec import Attr
-from .data_iter import MXDataIter, Rounds, check_count
+from .data_iter import (
+    BATCH,
+    NAMES,
+    PARTS,
+    PREFETCH,
+    THREADS,
+    MXDataIter,
+    Rounds,
+    check_count,
+    check_parts,
+    describe,
+    parse_options,
+)
 from .desc import DataDesc
 from .iterator import DataBatch
-from .options import BATCH, NAMES, PARTS, PREFETCH, THREADS, check_parts, describe, parse_options
 from .parsing import ParsedRows, read_csv, read_libsvm
 
 if TYPE_CHECKING:
-    from .options import OptionValues
+    from .data_iter import OptionValues
 
 _NONE = ("", "NULL")  # how MXNet writes "no file"
 

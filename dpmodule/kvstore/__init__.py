@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 from ..base import ArgumentError, DeviceError, DTypeError
 from ..compat import lazy
 from ..context import num_gpus
-from .base import KVStoreBase
-from .teststore import TestStore
+from .base import KVStoreBase, TestStore
 
 if TYPE_CHECKING:
-    from .compress import Compression
     from .dist import DistKVStore
     from .local import KVStore
+    from .transfer import Compression
 
 __all__ = ["Compression", "DistKVStore", "KVStore", "KVStoreBase", "TestStore", "base", "create", "is_local"]
 
@@ -87,13 +86,10 @@ __getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     {
-        "buckets": "",
-        "compress": "Compression",
         "dist": "DistKVStore",
-        "keys": "",
         "local": "KVStore",
         "pulse": "",
         "ranks": "",
-        "reduce": "",
+        "transfer": "Compression",
     },
 )

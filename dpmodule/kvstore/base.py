@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+import numpy as np
 
 from ..base import ArgumentError
 from ..compat import lazy
+from ..ndarray import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..optimizer import Optimizer
-    from .keys import ArraysLike, KeysLike
 
-__all__ = ["KVStoreBase"]
+__all__ = ["KVStoreBase", "TestStore"]
 
 lazy.publish(__name__, __all__)
 
@@ -156,3 +157,100 @@ class KVStoreBase:
     def num_workers(self) -> int:
         """Number of workers."""
         return 1
+
+
+# what callers hand over: keys, and for each key the arrays of all devices
+
+Key = int | str
+
+KeyLike: TypeAlias = "int | str | np.integer[Any]"
+"""What a value is stored under."""
+
+KeysLike: TypeAlias = "KeyLike | Sequence[KeyLike]"
+"""A key, or a list of them."""
+
+ArraysLike: TypeAlias = "NDArray | Sequence[NDArray] | Sequence[NDArray | Sequence[NDArray]]"
+"""For one key an array, or a list with one for each device; for a list of keys a list of these."""
+
+
+class KeysError(ArgumentError, AssertionError):
+    """Keys of the wrong type or number; also what MXNet raises there."""
+
+
+def _checked(key: object) -> Key:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, (int, np.integer)):
+        return int(key)
+    raise KeysError(f"kvstore: key {key!r} is a {type(key).__name__}, expected a string or an integer")
+
+
+def paired(key: KeysLike, value: ArraysLike) -> list[tuple[Key, list[NDArray]]]:
+    """Return each key with its arrays.
+
+    Args:
+        key: a string, an integer, or a list of them, all of one kind.
+        value: for one key an NDArray or a list with one for each device; for a list of keys a list of these.
+    """
+    if not isinstance(key, (list, tuple)):
+        return [(_checked(key), _arrays(key, value))]
+    if not isinstance(value, (list, tuple)) or len(key) != len(value):
+        count = len(value) if isinstance(value, (list, tuple)) else f"a {type(value).__name__}, not a list,"
+        raise KeysError(f"kvstore: got {len(key)} keys and {count} values")
+    pairs = [(_checked(one), _arrays(one, its)) for one, its in zip(key, value)]
+    if {str} != set(map(type, key)) and len({isinstance(one, str) for one, _ in pairs}) > 1:
+        raise KeysError(f"kvstore: keys {list(key)!r} are strings and integers; use one kind")
+    return pairs
+
+
+def _arrays(key: object, value: ArraysLike) -> list[NDArray]:
+    arrays: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
+    for array in arrays:
+        if not isinstance(array, NDArray):
+            raise ArgumentError(
+                f"kvstore: the value of key {key!r} is a {type(array).__name__}, expected NDArrays"
+            )
+    if not arrays:
+        raise ArgumentError(f"kvstore: key {key!r} has an empty list of values, expected NDArrays")
+    return arrays
+
+
+def grouped(key: KeysLike, value: ArraysLike) -> dict[Key, list[NDArray]]:
+    """Return the arrays of each key; those of a key given twice come together. See `paired`."""
+    pairs = paired(key, value)
+    groups = dict(pairs)
+    if len(groups) == len(pairs):
+        return groups
+    groups = {}
+    for one, arrays in pairs:
+        groups.setdefault(one, []).extend(arrays)
+    return groups
+
+
+def _listed(arrays: ArraysLike) -> list[NDArray]:
+    found: list[Any] = list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
+    return found
+
+
+@KVStoreBase.register
+class TestStore(KVStoreBase):
+    """Sums over devices and keeps nothing; made by ``mx.kv.create("teststore")``.
+
+    Source: MXNet 1.9.1 `TestStore`.
+    """
+
+    __test__ = False  # not a test class, whatever pytest makes of the name
+
+    def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
+        for array in _listed(out):
+            array[:] = value
+
+    def pushpull(
+        self, key: KeysLike, value: ArraysLike, out: ArraysLike | None = None, priority: int = 0
+    ) -> None:
+        first, *rest = _listed(value)
+        summed = first.copy()
+        for array in rest:
+            summed += array.as_in_context(first.context)
+        for array in _listed(value if out is None else out):
+            array[:] = summed

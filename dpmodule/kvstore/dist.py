@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,14 +13,10 @@ from ..context import cpu
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from ..ndarray.sparse_base import clear
-from .buckets import BYTES, Sums
-from .compress import Compression, pack, unpack
-from .keys import Key, grouped, paired
+from .base import ArraysLike, Key, KeysLike, grouped, paired
 from .local import KVStore
 from .ranks import Ranks, join
-
-if TYPE_CHECKING:
-    from .keys import ArraysLike, KeysLike
+from .transfer import BYTES, Compression, Sums, pack, unpack
 
 
 class DistKVStore(KVStore):

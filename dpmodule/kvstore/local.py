@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..base import ArgumentError, ShapeError, StateError
 from ..compat import torch_private
 from ..context import Context, cpu
-from ..devices.device_transfer import send
-from ..devices.host_copy import fetched
-from ..files.atomic import write_atomically
+from ..devices.device_transfer import fetched, send
+from ..files import write_atomically
 from ..ndarray import NDArray
-from ..ndarray.row_sparse import RowSparseNDArray
+from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from ..optimizer import Optimizer, Updater, get_updater
-from .base import KVStoreBase
-from .compress import Compression
-from .keys import Key, KeysError, grouped, paired
-from .reduce import total
-
-if TYPE_CHECKING:
-    from .keys import ArraysLike, KeysLike
+from .base import ArraysLike, Key, KeysError, KeysLike, KVStoreBase, grouped, paired
+from .transfer import Compression
 
 
 def _fetched(groups: list[list[NDArray]], places: Sequence[Context]) -> list[list[NDArray]]:
@@ -382,3 +376,26 @@ class KVStore(KVStoreBase):
         """Wait for all workers; there is one."""
 
     _barrier = barrier  # MXNet's name of it
+
+
+def total(arrays: Sequence[NDArray], ctx: Context) -> NDArray:
+    """Return the sum of arrays of one shape and type, in the order in which they are given.
+
+    Args:
+        arrays: at least one; row-sparse ones give a row-sparse sum, a mixture a dense one.
+        ctx: where to add up. A single dense array that is there already is returned as it is.
+    """
+    if set(map(type, arrays)) != {NDArray}:
+        kinds = {array.stype for array in arrays}
+        if kinds == {"row_sparse"}:
+            return sum_rows([array for array in arrays if isinstance(array, RowSparseNDArray)], ctx)
+        if not kinds <= {"default", "row_sparse"}:
+            found = ", ".join(sorted(kinds))
+            raise ArgumentError(f"kvstore: cannot add up {found} arrays; use tostype('default')")
+    device = ctx.torch_device
+    if len(arrays) == 1:
+        return NDArray(arrays[0].raw.to(device), ctx)
+    summed = arrays[0].raw.to(device) + arrays[1].raw.to(device)
+    for array in arrays[2:]:
+        summed += array.raw.to(device)
+    return NDArray(summed, ctx)

@@ -16,11 +16,11 @@ from .composite import CompositeEvalMetric as CompositeEvalMetric
 from .composite import create as create
 
 if typing.TYPE_CHECKING:
-    from .binary import AUC as AUC
-    from .binary import LogLoss as LogLoss
+    from .confusion import AUC as AUC
     from .confusion import F1 as F1
     from .confusion import MCC as MCC
     from .confusion import PCC as PCC
+    from .confusion import LogLoss as LogLoss
     from .custom import Caffe as Caffe
     from .custom import CustomMetric as CustomMetric
     from .custom import Loss as Loss
@@ -30,14 +30,12 @@ if typing.TYPE_CHECKING:
     from .regression import MSE as MSE
     from .regression import RMSE as RMSE
     from .regression import PearsonCorrelation as PearsonCorrelation
-    from .text import Perplexity as Perplexity
+    from .regression import Perplexity as Perplexity
 
 _LATER = {
-    "binary": "AUC LogLoss",
-    "confusion": "F1 MCC PCC",
+    "confusion": "AUC F1 LogLoss MCC PCC",
     "custom": "Caffe CustomMetric Loss Torch np",
-    "regression": "MAE MSE RMSE PearsonCorrelation",
-    "text": "Perplexity",
+    "regression": "MAE MSE Perplexity RMSE PearsonCorrelation",
 }
 """Metrics that few programs need, by the module that is imported when one of them is asked for."""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Arrays: TypeAlias = "NDArray | np.ndarray[Any, Any] | torch.Tensor | Sequence[Any]"
 """An array of this package, NumPy or torch, or a list of them."""
+Names = Sequence[str] | None
 
 
 def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool = False) -> tuple[Any, Any]:
@@ -49,9 +50,13 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
     if here != there:
         raise ShapeError(f"Shape of labels {here} does not match shape of predictions {there}")
     if wrap:
-        labels = labels if isinstance(labels, (list, tuple)) else [labels]
-        preds = preds if isinstance(preds, (list, tuple)) else [preds]
+        labels, preds = in_list(labels), in_list(preds)
     return labels, preds
+
+
+def in_list(arrays: Any) -> Any:
+    """Return a list of arrays as it is, and one array in a list."""
+    return arrays if isinstance(arrays, (list, tuple)) else [arrays]
 
 
 def plain_number(value: object) -> Any:
@@ -60,6 +65,20 @@ def plain_number(value: object) -> Any:
         tensor = tensor_of(value)
         return tensor.item() if tensor.numel() == 1 else value
     return value
+
+
+def _settled(attribute: str, text: str) -> Any:
+    """Return the property that reads and sets a sum or count, after what is still on its device has been added."""
+
+    def read(metric: EvalMetric) -> Any:
+        metric._settle()
+        return getattr(metric, attribute)
+
+    def write(metric: EvalMetric, value: Any) -> None:
+        metric._settle()
+        setattr(metric, attribute, value)
+
+    return property(read, write, doc=text)
 
 
 class EvalMetric:
@@ -171,61 +190,28 @@ class EvalMetric:
             rows: one row per `record`; here one number each, or a second one that adds to the count.
         """
         for value in rows[:, 0].tolist():  # one by one, as if each had been added when it came
-            self._sum += value
-            self._global_sum += value
+            self._count(value, 0)
         if rows.shape[1] > 1:
-            count = int(rows[:, 1].sum())
-            self._num += count
-            self._global_num += count
+            self._count(0, int(rows[:, 1].sum()))
+
+    def _count(self, total: Any, count: int) -> None:
+        """Add to all sums and counts."""
+        self._sum += total
+        self._num += count
+        self._global_sum += total
+        self._global_num += count
 
     def _settle(self) -> None:
         rows = self._tally.drain()
         if rows is not None:
             self.absorb(rows)
 
-    @property
-    def sum_metric(self) -> Any:
-        """Sum since the last `reset_local`; reading it waits for the devices."""
-        self._settle()
-        return self._sum
-
-    @sum_metric.setter
-    def sum_metric(self, value: Any) -> None:
-        self._settle()
-        self._sum = value
-
-    @property
-    def num_inst(self) -> Any:
-        """Number of instances since the last `reset_local`."""
-        self._settle()
-        return self._num
-
-    @num_inst.setter
-    def num_inst(self, value: Any) -> None:
-        self._settle()
-        self._num = value
-
-    @property
-    def global_sum_metric(self) -> Any:
-        """Sum since the last `reset`; reading it waits for the devices."""
-        self._settle()
-        return self._global_sum
-
-    @global_sum_metric.setter
-    def global_sum_metric(self, value: Any) -> None:
-        self._settle()
-        self._global_sum = value
-
-    @property
-    def global_num_inst(self) -> Any:
-        """Number of instances since the last `reset`."""
-        self._settle()
-        return self._global_num
-
-    @global_num_inst.setter
-    def global_num_inst(self, value: Any) -> None:
-        self._settle()
-        self._global_num = value
+    sum_metric = _settled("_sum", "Sum since the last `reset_local`; reading it waits for the devices.")
+    num_inst = _settled("_num", "Number of instances since the last `reset_local`.")
+    global_sum_metric = _settled(
+        "_global_sum", "Sum since the last `reset`; reading it waits for the devices."
+    )
+    global_num_inst = _settled("_global_num", "Number of instances since the last `reset`.")
 
     def reset(self) -> None:
         """Forget everything."""

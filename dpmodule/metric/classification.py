@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
 from ..base import ArgumentError, BoundsError, ShapeError
-from .base import Arrays, EvalMetric, alias, aligned, mismatch, pairs
-
-Names = Sequence[str] | None
+from .base import Arrays, EvalMetric, Names, alias, aligned, mismatch, pairs
 
 
 def _classes(values: torch.Tensor) -> torch.Tensor:

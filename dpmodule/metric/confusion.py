@@ -1,22 +1,19 @@
-"""Metrics computed from a table of labels against predictions: F1, MCC and PCC."""
+"""Metrics of tables and histograms of labels against predictions, and of the probability of one class."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
-from .base import Arrays, EvalMetric, aligned, pairs, register
+from .base import Arrays, EvalMetric, Names, aligned, mismatch, pairs, register
+from .tally import Total
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-
-Names = Sequence[str] | None
 
 
 def check_average(kind: str, average: str) -> str:
@@ -26,20 +23,6 @@ def check_average(kind: str, average: str) -> str:
             f'{kind}: average is {average!r}, expected "macro" (of batches) or "micro" (of examples)'
         )
     return average
-
-
-def f1_score(hits: float, false_alarms: float, misses: float, rejections: float) -> float:
-    """Return the harmonic mean of precision and recall; 0 where there are no hits."""
-    precision = hits / (hits + false_alarms) if hits + false_alarms > 0 else 0.0
-    recall = hits / (hits + misses) if hits + misses > 0 else 0.0
-    return 2.0 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
-
-
-def matthews(hits: float, false_alarms: float, misses: float, rejections: float) -> float:
-    """Return Matthews' correlation coefficient; a sum of 0 under the root counts as 1."""
-    sums = (hits + false_alarms, hits + misses, rejections + false_alarms, rejections + misses)
-    root = math.sqrt(math.prod(s if s else 1.0 for s in sums))
-    return (hits * rejections - false_alarms * misses) / root
 
 
 class TableMetric(EvalMetric):
@@ -52,9 +35,19 @@ class TableMetric(EvalMetric):
         """Return the array before any batch."""
         raise NotImplementedError
 
-    def _add(self, local: np.ndarray[Any, Any], everything: np.ndarray[Any, Any]) -> None:
-        """Add to both arrays, and compute the metric's sums and counts."""
+    def _score(self, array: np.ndarray[Any, Any]) -> float:
+        """Return the metric of an array."""
         raise NotImplementedError
+
+    def _joined(self, old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> Any:
+        """Return the array of what stands in either of two."""
+        return old + new
+
+    def _add(self, local: np.ndarray[Any, Any], everything: np.ndarray[Any, Any]) -> None:
+        """Add to both arrays, and compute the metric's sums from them and its counts."""
+        self._local, self._global = self._joined(self._local, local), self._joined(self._global, everything)
+        self._sum = self._score(self._local) * self._num
+        self._global_sum = self._score(self._global) * self._global_num
 
     def merge(self, other: Self) -> None:
         super().merge(other)
@@ -77,10 +70,6 @@ class _Binary(TableMetric):
         self.average = check_average(type(self).__name__, average)
         super().__init__(name, output_names, label_names, average=average, has_global_stats=True)
 
-    def score(self, counts: np.ndarray[Any, Any]) -> float:
-        """Return the score of (hits, false alarms, misses, rejections)."""
-        raise NotImplementedError
-
     def update(self, labels: Arrays, preds: Arrays) -> None:
         found: list[torch.Tensor] = []
         for label, pred in pairs(labels, preds):
@@ -97,6 +86,13 @@ class _Binary(TableMetric):
         if found:
             self.record(torch.stack([f.to(found[0].device) for f in found]).sum(0) if found[1:] else found[0])
 
+    def score(self, counts: np.ndarray[Any, Any]) -> float:
+        """Return the score of (hits, false alarms, misses, rejections)."""
+        raise NotImplementedError
+
+    def _score(self, array: np.ndarray[Any, Any]) -> float:
+        return self.score(array)
+
     def _check_two(self, odd: int) -> None:
         if odd:
             raise ArgumentError(
@@ -109,21 +105,11 @@ class _Binary(TableMetric):
         counts = np.stack([hits, said - hits, true - hits, false - (said - hits)], axis=1)
         if self.average == "macro":
             for row in counts:
-                value = self.score(row)
-                self._sum += value
-                self._global_sum += value
-            self._num += len(rows)
-            self._global_num += len(rows)
+                self._count(self._score(row), 1)
             return
-        self._add(counts.sum(0), counts.sum(0))
-
-    def _add(self, local: np.ndarray[Any, Any], everything: np.ndarray[Any, Any]) -> None:
-        self._local, self._global = self._local + local, self._global + everything
-        self._num, self._global_num = int(self._local.sum()), int(self._global.sum())
-        self._sum, self._global_sum = (
-            self.score(self._local) * self._num,
-            self.score(self._global) * self._global_num,
-        )
+        total = counts.sum(0)
+        self._count(0, int(total.sum()))
+        self._add(total, total)
 
     def _empty(self) -> np.ndarray[Any, Any]:
         return np.zeros(4)
@@ -151,7 +137,11 @@ class F1(_Binary):
         super().__init__(name, output_names, label_names, average)
 
     def score(self, counts: np.ndarray[Any, Any]) -> float:
-        return f1_score(*map(float, counts))
+        """Return the harmonic mean of precision and recall; 0 where there are no hits."""
+        hits, false_alarms, misses, _ = map(float, counts)
+        precision = hits / (hits + false_alarms) if hits + false_alarms > 0 else 0.0
+        recall = hits / (hits + misses) if hits + misses > 0 else 0.0
+        return 2.0 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
 
 
 @register
@@ -176,7 +166,11 @@ class MCC(_Binary):
         super().__init__(name, output_names, label_names, average)
 
     def score(self, counts: np.ndarray[Any, Any]) -> float:
-        return matthews(*map(float, counts))
+        """Return Matthews' correlation coefficient; a sum of 0 under the root counts as 1."""
+        hits, false_alarms, misses, rejections = map(float, counts)
+        sums = (hits + false_alarms, hits + misses, rejections + false_alarms, rejections + misses)
+        root = math.sqrt(math.prod(s if s else 1.0 for s in sums))
+        return (hits * rejections - false_alarms * misses) / root
 
 
 @register
@@ -214,32 +208,190 @@ class PCC(TableMetric):
                 raise ArgumentError(f"{self.name}: got class number {least}, expected numbers from 0")
             size = max(most + 1, len(self._global))
             table = np.bincount(said * size + true, minlength=size * size).reshape(size, size)
-            self._num += 1
-            self._global_num += 1
+            self._count(0, 1)
             self._add(table, table)
 
-    def _add(self, local: np.ndarray[Any, Any], everything: np.ndarray[Any, Any]) -> None:
-        self._local, self._global = _summed(self._local, local), _summed(self._global, everything)
-        self._sum = _correlation(self._local) * self._num
-        self._global_sum = _correlation(self._global) * self._global_num
+    def _score(self, array: np.ndarray[Any, Any]) -> float:
+        """Return the correlation of predictions (rows) and labels (columns); NaN if either is constant."""
+        count, said, true = (
+            float(array.sum()),
+            array.sum(1).astype(np.float64),
+            array.sum(0).astype(np.float64),
+        )
+        spread_said = float((said * (count - said)).sum())
+        spread_true = float((true * (count - true)).sum())
+        if spread_said == 0.0 or spread_true == 0.0:
+            return math.nan
+        shared = float((np.diagonal(array) * count - said * true).sum())
+        return shared / math.sqrt(spread_said * spread_true)
+
+    def _joined(self, old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the sum of two tables, of which one may have more classes."""
+        found: np.ndarray[Any, Any] = np.pad(old, (0, max(len(new) - len(old), 0)))
+        found[: len(new), : len(new)] += new
+        return found
 
     def _empty(self) -> np.ndarray[Any, Any]:
         return np.zeros((self.start_classes,) * 2, np.int64)
 
 
-def _summed(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the sum of two tables, of which one may have more classes."""
-    size = max(len(first), len(second))
-    found: np.ndarray[Any, Any] = np.pad(first, (0, size - len(first)))
-    found[: len(second), : len(second)] += second
-    return found
+def _column(metric: str, label: torch.Tensor, pred: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return label and probability of class 1, both (N,)."""
+    chosen = pred[:, 1] if pred.dim() == 2 and pred.shape[1] == 2 else pred
+    if chosen.numel() != label.numel() or chosen.dim() > 1 and chosen.shape[1:].numel() != 1:
+        expected = "one probability for each label, (N,) or (N, 1), or those of both classes, (N, 2)"
+        raise mismatch(metric, label, pred, f"; expected {expected}")
+    return label.reshape(-1), chosen.reshape(-1)
 
 
-def _correlation(table: np.ndarray[Any, Any]) -> float:
-    """Return the correlation of a table of predictions (rows) against labels (columns); NaN if either is constant."""
-    count, said, true = float(table.sum()), table.sum(1).astype(np.float64), table.sum(0).astype(np.float64)
-    spread_said, spread_true = float((said * (count - said)).sum()), float((true * (count - true)).sum())
-    if spread_said == 0.0 or spread_true == 0.0:
+@register
+class AUC(TableMetric):
+    """Area under the curve of true against false positives; the chance that a 1 gets a higher score than a 0.
+
+    Scores are counted in `num_thresholds` + 1 buckets of equal width, for either class, so that memory is bounded and
+    metrics of several workers merge into exactly what one would have found. Scores of one bucket count as equal, each
+    pair of them as half; no pair further apart than a bucket's width, 1 / `num_thresholds`, is taken wrongly.
+
+    Shape:
+        labels[i]: (N,) or (N, 1), 0 or 1.
+        preds[i]: (N,) or (N, 1), probabilities of class 1; or (N, 2), those of both classes.
+
+    The value is NaN until both classes have been seen. `sum_metric` is the area, `num_inst` the number of examples.
+
+    Args:
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+
+    Raises:
+        ArgumentError: `num_thresholds` is no integer from 1.
+
+    Example:
+        >>> metric = AUC()
+        >>> metric.update([mx.nd.array([0, 0, 1, 1])], [mx.nd.array([0.1, 0.4, 0.35, 0.8])])
+        >>> metric.get()
+        ('auc', 0.75)
+
+    Source: Paddle's operator auc, of which the number of buckets is.
+    """
+
+    def __init__(
+        self,
+        num_thresholds: int = 4095,
+        name: str = "auc",
+        output_names: Names = None,
+        label_names: Names = None,
+    ) -> None:
+        if isinstance(num_thresholds, bool) or not isinstance(num_thresholds, int) or num_thresholds < 1:
+            raise ArgumentError(f"AUC: num_thresholds is {num_thresholds!r}, expected an integer from 1")
+        self.num_thresholds = num_thresholds
+        super().__init__(
+            name, output_names, label_names, num_thresholds=num_thresholds, has_global_stats=True
+        )
+        self._tally = Total()
+
+    def update(self, labels: Arrays, preds: Arrays) -> None:
+        buckets = self.num_thresholds + 1
+        for label, pred in pairs(labels, preds):
+            target, score = _column(self.name, label, pred)
+            fits = (score >= 0) & (score <= 1) & ((target == 0) | (target == 1))
+            bucket = (score.double() * self.num_thresholds).long() + buckets * (target == 1)
+            index = bucket.where(fits, 2 * buckets)
+            counts = torch.zeros(2 * buckets + 1, dtype=torch.int64, device=index.device)
+            counts.scatter_add_(0, index, torch.ones_like(index))
+            if counts.is_cpu:
+                self._check(int(counts[-1]))
+            self.record(counts)
+
+    def _check(self, odd: int) -> None:
+        if odd:
+            raise ArgumentError(
+                f"{self.name}: {odd} examples have a label that is neither 0 nor 1, or a score that is not from 0 to "
+                "1; expected probabilities, as of softmax or sigmoid"
+            )
+
+    def absorb(self, rows: np.ndarray[Any, Any]) -> None:
+        counts = rows.sum(0).astype(np.int64)
+        self._check(int(counts[-1]))
+        table = counts[:-1].reshape(2, -1)
+        self._add(table, table)
+
+    def _add(self, local: np.ndarray[Any, Any], everything: np.ndarray[Any, Any]) -> None:
+        self._local, self._global = self._local + local, self._global + everything
+        self._sum, self._num = _area(self._local), int(self._local.sum())
+        self._global_sum, self._global_num = _area(self._global), int(self._global.sum())
+
+    def value_of(self, total: Any, count: Any) -> Any:
+        return total
+
+    def _empty(self) -> np.ndarray[Any, Any]:
+        return np.zeros((2, self.num_thresholds + 1), np.int64)
+
+
+def _area(table: np.ndarray[Any, Any]) -> float:
+    """Return the area of counts by bucket of the classes 0 and 1; NaN where one has none."""
+    zeros, ones = table
+    pairs_of = float(zeros.sum()) * float(ones.sum())
+    if pairs_of == 0.0:
         return math.nan
-    shared = float((np.diagonal(table) * count - said * true).sum())
-    return shared / math.sqrt(spread_said * spread_true)
+    below = np.cumsum(zeros) - zeros
+    return float((ones * (below + zeros * 0.5)).sum()) / pairs_of
+
+
+@register
+class LogLoss(EvalMetric):
+    """Mean of -(y log(p) + (1 - y) log(1 - p)), p being the probability given to class 1.
+
+    Shape:
+        labels[i]: (N,) or (N, 1), 0 or 1, or a probability.
+        preds[i]: (N,) or (N, 1), probabilities of class 1; or (N, 2), those of both classes.
+
+    Args:
+        eps: probabilities are brought between eps and 1 - eps, so that 0 and 1 give a finite loss.
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+
+    Raises:
+        ArgumentError: `eps` is not from 0 to 0.5.
+
+    Example:
+        >>> metric = LogLoss()
+        >>> metric.update([mx.nd.array([0, 1])], [mx.nd.array([0.5, 0.25])])
+        >>> metric.get()
+        ('logloss', 1.0397207708399179)
+    """
+
+    def __init__(
+        self,
+        eps: float = 1e-12,
+        name: str = "logloss",
+        output_names: Names = None,
+        label_names: Names = None,
+    ) -> None:
+        if not 0 <= eps < 0.5:
+            raise ArgumentError(f"LogLoss: eps is {eps!r}, expected a number from 0 to below 0.5")
+        super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
+        self.eps = eps
+
+    def update(self, labels: Arrays, preds: Arrays) -> None:
+        for label, pred in pairs(labels, preds):
+            target, score = (each.double() for each in _column(self.name, label, pred))
+            fits = (score >= 0) & (score <= 1) & (target >= 0) & (target <= 1)
+            odd = (~fits).sum()
+            if odd.is_cpu:
+                self._check(int(odd))
+            chance = score.clamp(self.eps, 1 - self.eps)
+            losses = -(torch.xlogy(target, chance) + torch.xlogy(1 - target, 1 - chance))
+            self.record(torch.stack([losses.sum(), odd.double()]), target.numel())
+
+    def absorb(self, rows: np.ndarray[Any, Any]) -> None:
+        self._check(int(rows[:, 1].sum()))
+        super().absorb(rows[:, :1])
+
+    def _check(self, odd: int) -> None:
+        if odd:
+            raise ArgumentError(
+                f"{self.name}: {odd} examples have a label or a probability that is not from 0 to 1; expected "
+                "probabilities, as of softmax or sigmoid"
+            )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import torch
 
 from ..base import StateError
-from .base import Arrays, EvalMetric, check_label_shapes, register, tensor_of
+from .base import Arrays, EvalMetric, Names, check_label_shapes, in_list, register, tensor_of
 
-Names = Sequence[str] | None
 Feval = Callable[[Any, Any], Any]
 
 
@@ -30,7 +29,7 @@ class Loss(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        for pred in preds if isinstance(preds, (list, tuple)) else [preds]:
+        for pred in in_list(preds):
             losses = tensor_of(pred)
             self.record(losses.sum(dtype=torch.float64), losses.numel())
 
@@ -105,17 +104,13 @@ class CustomMetric(EvalMetric):
         self._allow_extra_outputs = allow_extra_outputs
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        labels = labels if isinstance(labels, (list, tuple)) else [labels]
-        preds = preds if isinstance(preds, (list, tuple)) else [preds]
+        labels, preds = in_list(labels), in_list(preds)
         if not self._allow_extra_outputs:
             check_label_shapes(labels, preds)
         for label, pred in zip(labels, preds):
             found = self._feval(_host(label), _host(pred))
             total, count = found if isinstance(found, tuple) else (found, 1)
-            self._sum += total
-            self._num += count
-            self._global_sum += total
-            self._global_num += count
+            self._count(total, count)
 
     def get_config(self) -> dict[str, Any]:
         raise _NoConfig(f"{self.name} is a function and cannot be written as a configuration")

@@ -1,18 +1,15 @@
-"""Metrics of regressions: mean errors and correlation."""
+"""Metrics of regressions and of language models."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from .base import Arrays, EvalMetric, alias, mismatch, pairs, register
+from .base import Arrays, EvalMetric, Names, alias, mismatch, pairs, register
 from .confusion import TableMetric, check_average
-
-Names = Sequence[str] | None
 
 
 class _MeanError(EvalMetric):
@@ -142,34 +139,79 @@ class PearsonCorrelation(TableMetric):
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
         if self.average == "macro":
-            total = sum(_correlation(row) for row in rows)
-            self._sum += total
-            self._global_sum += total
+            self._count(sum(self._score(row) for row in rows), 0)
             return
         for row in rows:
             self._add(row, row)
 
-    def _add(self, local: Moments, everything: Moments) -> None:
-        self._local, self._global = _merged(self._local, local), _merged(self._global, everything)
-        self._sum = _correlation(self._local) * self._num
-        self._global_sum = _correlation(self._global) * self._global_num
+    def _score(self, array: Moments) -> float:
+        """Return the correlation; NaN where labels or predictions are constant."""
+        *_, first, second, product = map(float, array)
+        return product / math.sqrt(first * second) if first > 0.0 and second > 0.0 else math.nan
+
+    def _joined(self, old: Moments, new: Moments) -> Moments:
+        """Return the moments of two samples together."""
+        if old[0] == 0 or new[0] == 0:
+            return old if new[0] == 0 else new
+        count = old[0] + new[0]
+        shift = new[1:3] - old[1:3]
+        weight = old[0] * new[0] / count
+        spread = np.array([shift[0] ** 2, shift[1] ** 2, shift[0] * shift[1]]) * weight
+        return np.concatenate([[count], old[1:3] + shift * new[0] / count, old[3:] + new[3:] + spread])
 
     def _empty(self) -> Moments:
         return np.zeros(6)
 
 
-def _correlation(moments: Moments) -> float:
-    """Return the correlation; NaN where labels or predictions are constant."""
-    *_, first, second, product = map(float, moments)
-    return product / math.sqrt(first * second) if first > 0.0 and second > 0.0 else math.nan
+_LEAST_PROBABILITY = 1e-10
 
 
-def _merged(old: Moments, new: Moments) -> Moments:
-    """Return the moments of two samples together."""
-    if old[0] == 0 or new[0] == 0:
-        return old if new[0] == 0 else new
-    count = old[0] + new[0]
-    shift = new[1:3] - old[1:3]
-    weight = old[0] * new[0] / count
-    spread = np.array([shift[0] ** 2, shift[1] ** 2, shift[0] * shift[1]]) * weight
-    return np.concatenate([[count], old[1:3] + shift * new[0] / count, old[3:] + new[3:] + spread])
+@register
+class Perplexity(EvalMetric):
+    """exp of the mean of -log(p), p being the probability given to each label.
+
+    Shape:
+        labels[i]: (N,) or (N, T), class numbers; numbers outside the classes count as the nearest class.
+        preds[i]: (N, V), (N * T, V) or (N, T, V), probabilities.
+
+    Args:
+        ignore_label: label that does not count (padding); None counts all.
+        axis: the axis of the classes.
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+    Source: MXNet 1.9.1 `Perplexity`; predictions of three axes, refused there, are taken here.
+    """
+
+    def __init__(
+        self,
+        ignore_label: int | None,
+        axis: int = -1,
+        name: str = "perplexity",
+        output_names: Names = None,
+        label_names: Names = None,
+    ) -> None:
+        super().__init__(name, output_names, label_names, ignore_label=ignore_label, has_global_stats=True)
+        self.ignore_label = ignore_label
+        self.axis = axis
+
+    def update(self, labels: Arrays, preds: Arrays) -> None:
+        for label, pred in pairs(labels, preds):
+            rows = pred.movedim(self.axis, -1) if self.axis not in (-1, pred.dim() - 1) else pred
+            width = rows.shape[-1]
+            target = label.reshape(-1).long()
+            if target.numel() * width != pred.numel():
+                raise mismatch(self.name, label, pred, "; expected one row of probabilities for each label")
+            index = target.clamp(0, width - 1).unsqueeze(1)
+            losses = rows.reshape(-1, width).gather(1, index).squeeze(1).clamp_min(_LEAST_PROBABILITY).log()
+            if self.ignore_label is None:
+                self.record(-losses.sum(dtype=torch.float64), target.numel())
+            else:
+                counts = target != self.ignore_label
+                self.record(
+                    torch.stack([-losses.where(counts, 0.0).sum(dtype=torch.float64), counts.sum().double()])
+                )
+
+    def value_of(self, total: Any, count: Any) -> Any:
+        mean = total / count
+        return math.exp(mean) if mean < 700.0 else math.inf

@@ -14,7 +14,7 @@ import numpy as np
 from ..base import ArgumentError, FileFormatError
 from ..checkpoint import load_params as load_params
 from ..checkpoint import save_checkpoint
-from ..files.file_transaction import read_settled
+from ..files import read_settled
 from ..name import NameManager
 from ..ndarray import NDArray, array, serial
 from ..ops.attrs import literal

@@ -16,7 +16,7 @@ from .. import native
 from ..base import ArgumentError, NonFiniteError, StateError
 from ..compat import torch_private
 from ..devices import generators
-from ..devices.host_copy import HostCopy
+from ..devices.device_transfer import HostCopy
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray

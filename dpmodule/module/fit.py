@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import math
+import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
 from numbers import Integral
@@ -16,7 +20,7 @@ import torch
 
 from .. import metric as metrics
 from ..base import ArgumentError, BoundsError, NonFiniteError, StateError
-from ..callback import BatchEndParam, Callback, TqdmBar, as_list
+from ..callback import BatchEndParam, Callback, ProgressBar, Speedometer, TqdmBar, as_list
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
@@ -158,6 +162,7 @@ def fit(
     shard: bool = False,
     profile: bool = False,
     deterministic: bool = False,
+    progress: bool = True,
 ) -> History:
     """Train, and return what was measured.
 
@@ -214,6 +219,8 @@ def fit(
         deterministic: use only algorithms that give the same bits every time, as GPUs do not by themselves; some are
             slower, and torch complains of operators that have none. It holds until `fit` returns. For equal runs also
             call `mx.random.seed_all` before the module is made.
+        progress: show a bar in a terminal or a notebook, on rank 0, unless a callback reports progress (`Speedometer`,
+            `ProgressBar`, `TqdmBar`) or `fit` runs within another bar. ``DPMODULE_PROGRESS=0`` turns it off, too.
 
     Shape:
         arg_params[name], aux_params[name]: that of the parameter or state.
@@ -364,6 +371,9 @@ class TrainingRun:
         self._callbacks: list[Any] = _callbacks(options)
         _check_same_options(self._lockstep, options, self._evaluations, self.metric)
         self._batch_callbacks = _plain_functions(options.batch_end_callback)
+        self._bar = None if self._lockstep.rank else _default_bar(options, self._batch_callbacks, self._data)
+        if self._bar is not None:
+            self._batch_callbacks.append(self._bar)
         self._epoch_callbacks = _plain_functions(options.epoch_end_callback)
         self._clock = StepClock(self.module, options.profile)
         self._steps = _TrainingSteps(self.module, options, self._lockstep, self._clock)
@@ -497,11 +507,12 @@ class TrainingRun:
         with self._saving, BatchBoundary() as boundary:
             self._resumed = self._saving.found(self._options.resume, self._facts)
             self._begin()
-            for epoch in range(self.epoch, self._options.num_epoch or 0):
-                if self._stopped:
-                    break
-                self.epoch = epoch
-                self._run_epoch(boundary)
+            with nullcontext() if self._bar is None else self._bar:
+                for epoch in range(self.epoch, self._options.num_epoch or 0):
+                    if self._stopped:
+                        break
+                    self.epoch = epoch
+                    self._run_epoch(boundary)
             for each in self._callbacks:
                 each.on_fit_end(self)
             if boundary.asked:
@@ -650,6 +661,8 @@ class TrainingRun:
                 if isinstance(callback, TqdmBar):
                     callback.on_epoch_begin(self)
             metric = self._train_batches(boundary, is_resumed)
+            if self._bar is not None and not self._stopped:
+                self._bar.total = self.nbatch
         if self._lockstep.several:
             self._wait_for_others(boundary)
         elif boundary.asked and not self._stopped:
@@ -1081,6 +1094,21 @@ def _callbacks(options: FitOptions) -> list[Callback]:
 def _plain_functions(callbacks: CallbackLike) -> list[Callable[..., Any]]:
     """Return the callbacks that are plain functions of what they are called with."""
     return [each for each in as_list(callbacks) if not isinstance(each, Callback)]
+
+
+def _default_bar(options: FitOptions, callbacks: Sequence[object], data: DataIter) -> TqdmBar | None:
+    """Return the bar that a program gets which does not report progress itself; None where nobody would see it."""
+    if not options.progress or options.dry_run or os.environ.get("DPMODULE_PROGRESS") == "0":
+        return None
+    if any(isinstance(each, (Speedometer, ProgressBar, TqdmBar)) for each in callbacks):
+        return None
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    is_seen = hasattr(shell, "kernel") or getattr(sys.stderr, "isatty", bool)()
+    outer = getattr(getattr(sys.modules.get("tqdm"), "tqdm", None), "_instances", ())
+    if not is_seen or len(outer):
+        return None
+    num_data = getattr(data, "num_data", None)
+    return TqdmBar(math.ceil(num_data / data.batch_size) if num_data else None, every=50)
 
 
 def _evaluations(module: Trainable, data: EvalDataLike) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, did_you_mean
-from ..metric.outside import OutsideMetric
+from ..metric.composite import OutsideMetric
 
 if TYPE_CHECKING:
     from ..metric import EvalMetric

@@ -10,7 +10,7 @@ from ..base import ArgumentError
 from ..graph import Graph
 from ..io import DataDesc
 from ..onnx.export import make_model, write_models
-from ..onnx.inputs import described_inputs, input_names
+from ..onnx.prediction import described_inputs, input_names
 from ..symbol import Symbol
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from .. import run_file
 from ..base import ArgumentError, FileError, FileFormatError, StateError
 from ..callback.checkpoint import Checkpoint
 from ..devices import generators
-from ..files import file_transaction
-from ..io.epoch_start import EpochStart
+from ..files import settle
+from ..io.convert import EpochStart
 from ..ndarray import NDArray
 from ..object_state import digest, equal, random_generators, set_state, state_of
 from ..symbol import Symbol
@@ -274,7 +274,7 @@ class Saving:
         known = {}
         for epoch in [*epochs, files.LAST]:
             path = files.run_file(prefix, epoch)
-            file_transaction.settle(path)
+            settle(path)
             if os.path.exists(path):
                 known[epoch] = _sort_key(path)
         if not known:

@@ -69,8 +69,6 @@ if typing.TYPE_CHECKING:
     linalg: typing.Any
 
 _LATER = {
-    "contrib_functions": "",
-    "contrib_updates": "",
     "control_flow": "",
     "image_file": "imdecode",
     "random": "",

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ..base import DTypeError, FileFormatError, MXNetError, OutOfMemoryError, dtype_from_code
-from ..files.file_kind import likely_kind
+from ..files import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 

@@ -25,8 +25,8 @@ from . import sparse_creation as sparse
 from . import tape
 from .convert import dtype_pair, host_array, is_number, wanted_shape
 from .handle import Handle
-from .invoke import as_context, call
 from .ndarray import NDArray
+from .op_functions import as_context, call
 from .sparse_base import BaseSparseNDArray
 
 if TYPE_CHECKING:

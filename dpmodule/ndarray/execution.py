@@ -1,8 +1,4 @@
-"""Running an operator on arrays.
-
-A call such as ``nd.elemwise_add(a, b)`` costs a look-up of its `PreparedOp` and the torch call; the plan holds what
-can be known before the tensors are.
-"""
+"""Running an operator on arrays, and recording it: inputs, results, and the states that backward writes."""
 
 from __future__ import annotations
 
@@ -16,14 +12,109 @@ from .. import mode
 from ..base import MXNetError
 from ..context import Context
 from ..devices.generators import generator
-from ..ops import infer
-from ..ops.sparse import note_fallback, rule_of
+from ..ops import shapes
+from ..ops.sparse import SparseCall, leaf_of, note_fallback, rule_of
 from ..ops.spec import Env, Op
 from ..ops.user_code import is_users
-from . import recording, tape
+from . import tape
 from .handle import Handle, Out, array_of
-from .input_checks import check_alike, failure, no_array, targets_of
-from .op_dispatch import PreparedOp
+from .op_dispatch import PreparedOp, check_alike, failure, no_array, targets_of
+
+Tensors = Sequence[torch.Tensor | None]
+
+
+def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
+    """Say whether an input is in a graph, after checking that `out` may be written."""
+    if out is not None:
+        for target in out if isinstance(out, (list, tuple)) else (out,):
+            if isinstance(target, Handle):
+                tape.check_writable(target, arrays)
+    found = False
+    for array in arrays:
+        trace = array.trace
+        found = found or (trace is not None and trace[1].live)
+    return found
+
+
+def has_copies(arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> bool:
+    """Say whether a gradient flows through float64 copies of integers (see `tape.Variable`)."""
+    return tape.TapeVariable.any_copies and any(
+        array.stype == "default" and tensor.dtype is not array.raw.dtype
+        for array, tensor in zip(arrays, tensors, strict=True)
+    )
+
+
+def states_of(
+    plan: PreparedOp, arrays: Sequence[Handle], values: Tensors, again: Callable[[], Tensors]
+) -> tape.States | None:
+    """Return the auxiliary states that backward has to write; None if a call leaves them as they are.
+
+    Args:
+        values: the new values that the call returned after its outputs, None for what stays.
+    """
+    chosen = {i: position for i, position in plan.states if values[i] is not None}
+    if not chosen:
+        return None
+
+    def taken(news: Tensors) -> list[torch.Tensor]:
+        return [news[i].detach() for i in chosen]  # type: ignore[union-attr]  # those that are None are left out
+
+    states = tuple(arrays[position] for position in chosen.values())
+    versions = tuple(state.raw._version for state in states)
+    return tape.States(states, taken(values), versions, lambda: taken(again()))
+
+
+def arrays_of(
+    plan: PreparedOp, results: list[torch.Tensor], node: tape.TapeNode, ctx: Context, out: Out
+) -> Any:
+    """Return traced results as arrays, or write them to `out`.
+
+    Args:
+        out: arrays to write to, or None.
+    """
+    if out is not None:
+        targets = targets_of(plan, results, out)
+        tape.attach(targets, [tape.copy_into(r, t) for r, t in zip(results, targets, strict=True)], node)
+        return out
+    make = Handle.result_type
+    if plan.visible == 1:
+        made = make(results[0].data, ctx)
+        made.trace = results[0], node
+        return made
+    arrays = [make(r.data, ctx) for r in results]
+    tape.attach(arrays, results, node)
+    return arrays
+
+
+def record_by_rule(plan: PreparedOp, env: Env, arrays: Sequence[Handle]) -> Any:
+    """Run an operator on what sparse arrays store, and record it.
+
+    Returns:
+        The resulting array, or a list of several; None if the operator has no rule for these inputs that can be
+        differentiated, or none of them is sparse.
+    """
+    kinds = tuple(array.stype for array in arrays)
+    if not plan.alone and set(kinds) <= {"default"}:
+        return None
+    rule = rule_of(plan.op, kinds)
+    if rule is None or not rule.differentiates:
+        return None
+    stypes = rule.storage(plan.a, kinds)
+    if stypes is None:
+        return None
+    values, nodes = tape.values_of(arrays)
+    takes_rows = [
+        kind != "default" or (isinstance(n, tape.TapeVariable) and n.grad.stype == "row_sparse")
+        for kind, n in zip(kinds, nodes, strict=True)
+    ]
+    with torch.enable_grad():
+        found = SparseCall(plan.op, rule, stypes, takes_rows)(plan.a, env, *values)
+    results = found if isinstance(found, tuple) else (found,)
+    made = [array_of(result.data, arrays[0].context) for result in results]
+    traced = [leaf_of(result) for result in results]
+    tape.attach(made, traced, tape.TapeNode(plan, nodes))
+    return made[0] if len(made) == 1 else made
+
 
 LazyRule = Callable[[Any, Sequence[Any], Callable[..., torch.Tensor], Any], Any]
 """Updates a weight by a sparse gradient, given the attributes, inputs, itself as a function of tensors, and `out`.
@@ -58,7 +149,7 @@ def execute(plan: PreparedOp, arrays: Sequence[Handle], ctx: Context | None = No
         One array, or a list if the operator has several outputs; `out` itself where that is given.
     """
     try:
-        recorded = mode.is_recording() and recording.is_wanted(arrays, out)
+        recorded = mode.is_recording() and is_wanted(arrays, out)
         found = _run_sparse(plan, arrays, out, recorded)
         if found is not None:
             return found
@@ -68,7 +159,7 @@ def execute(plan: PreparedOp, arrays: Sequence[Handle], ctx: Context | None = No
             raise
         raise no_array(plan.op, arrays) from None
     ctx = ctx or arrays[0].context
-    if recorded and recording.has_copies(arrays, tensors):
+    if recorded and has_copies(arrays, tensors):
         return _run_integers(plan, arrays, (tensors, nodes), ctx, out)
     if plan.same_type or plan.same_shape:
         check_alike(plan, arrays, tensors)
@@ -79,8 +170,8 @@ def execute(plan: PreparedOp, arrays: Sequence[Handle], ctx: Context | None = No
     if recorded:
         node = tape.TapeNode(plan, nodes)
         if plan.states and values:
-            node.states = recording.states_of(plan, arrays, values, lambda: _run_plain(plan, env, tensors))
-        return recording.arrays_of(plan, results, node, ctx, out)
+            node.states = states_of(plan, arrays, values, lambda: _run_plain(plan, env, tensors))
+        return arrays_of(plan, results, node, ctx, out)
     if out is not None:
         return _write_out(plan, results, out)
     make = Handle.result_type
@@ -164,7 +255,7 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
         if not plan.alone:
             return None
     if recorded:
-        return recording.by_rule(plan, _env(arrays[0].context), arrays) if out is None else None
+        return record_by_rule(plan, _env(arrays[0].context), arrays) if out is None else None
     with torch.no_grad():
         if plan.op.name in lazy_rules:
             target = _check_update(plan, arrays, out)
@@ -191,7 +282,7 @@ def _check_update(plan: PreparedOp, arrays: Sequence[Any], out: Out) -> Any:
     """Refuse what an update of single rows would not notice, and return the one array to write to, or None."""
     check_alike(plan, arrays, [array.stored for array in arrays])
     if not plan.same_shape:
-        infer.infer_shape(plan.op, plan.a, [array.shape for array in arrays], [None] * plan.visible)
+        shapes.infer_shape(plan.op, plan.a, [array.shape for array in arrays], [None] * plan.visible)
     if out is None or out is arrays[0]:
         return out
     return targets_of(plan, [arrays[0].stored], out)[0]
@@ -229,7 +320,7 @@ def _env_with_shapes(plan: PreparedOp, tensors: list[torch.Tensor], ctx: Context
     found = plan.out_shapes
     if not found:
         known = [tuple(t.shape) for t in tensors]
-        _, outs = infer.infer_shape(plan.op, plan.a, list(known), [None] * plan.visible)
+        _, outs = shapes.infer_shape(plan.op, plan.a, list(known), [None] * plan.visible)
         found = tuple(s or () for s in outs)
         if not tensors:
             plan.out_shapes = found

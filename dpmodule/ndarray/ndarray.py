@@ -19,13 +19,24 @@ from ..ops import get
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose
 from ..ops.shapes import prod
-from . import indexing, shaping, tape
-from .convert import dtype_pair, host_array, is_number, tensor_of, to_numpy, wanted_shape
+from . import indexing, tape
+from .convert import (
+    broadcast_shape,
+    dtype_pair,
+    host_array,
+    is_number,
+    reshaped_shape,
+    slicer,
+    split_bounds,
+    squeezed_shape,
+    tensor_of,
+    to_numpy,
+    wanted_shape,
+)
 from .differentiate import differentiate
 from .handle import Handle
-from .invoke import as_context, call
 from .methods import OpMethods, fluent
-from .op_functions import face
+from .op_functions import as_context, call, face
 from .operators import ADD, DIV, EQ, GE, GT, LE, LT, MOD, MUL, NE, POW, SUB
 
 if TYPE_CHECKING:
@@ -338,7 +349,7 @@ class NDArray(Handle, OpMethods):
         if unknown:
             raise DTypeError(f"reshape takes shape and reverse, got {', '.join(sorted(unknown))}")
         wanted: Any = shape[0] if len(shape) == 1 else shape or kwargs.get("shape")
-        dims = shaping.target(self.shape, wanted, bool(kwargs.get("reverse", False)))
+        dims = reshaped_shape(self.shape, wanted, bool(kwargs.get("reverse", False)))
         # memory from from_torch or from_dlpack may have gaps; then it is copied, as in NumPy
         shares = self.raw.is_contiguous()
         return self._derive("reshape", lambda t: t.reshape(dims), shares)
@@ -373,7 +384,7 @@ class NDArray(Handle, OpMethods):
         Raises:
             ShapeError: the shapes do not fit.
         """
-        dims = shaping.broadcast(self.shape, shape)
+        dims = broadcast_shape(self.shape, shape)
         return self._derive("broadcast_to", lambda t: t.expand(dims), False)
 
     def broadcast_like(self, other: Handle) -> NDArray:
@@ -418,7 +429,7 @@ class NDArray(Handle, OpMethods):
         Raises:
             ShapeError: an axis is longer than 1 or does not exist.
         """
-        left = shaping.squeezed(self.shape, axis)
+        left = squeezed_shape(self.shape, axis)
         return self._derive("squeeze", lambda t: t.reshape(left), inplace)
 
     def split_v2(
@@ -440,9 +451,9 @@ class NDArray(Handle, OpMethods):
         """
         if not -self.ndim <= axis < self.ndim:
             raise ShapeError(f"axis is {axis}, expected {-self.ndim} to {self.ndim - 1}")
-        bounds = shaping.bounds(self.shape[axis], indices_or_sections)
+        bounds = split_bounds(self.shape[axis], indices_or_sections)
         parts = [
-            self._derive("split_v2", shaping.slicer(axis, begin, max(end - begin, 0), squeeze_axis), False)
+            self._derive("split_v2", slicer(axis, begin, max(end - begin, 0), squeeze_axis), False)
             for begin, end in zip(bounds[:-1], bounds[1:], strict=True)
         ]
         return parts[0] if len(parts) == 1 else parts

@@ -1,19 +1,207 @@
-"""Functions over arrays made from operator declarations."""
+"""Functions over arrays made from operator declarations, and how they read their arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from ..base import did_you_mean
+import torch
+
+from ..attribute import is_free
+from ..base import ArgumentError, OpError, did_you_mean
+from ..context import Context, context_of, current_context
 from ..ops import find, names, namespace_of
+from ..ops.dtypes import name_of
 from ..ops.registry import named_in
 from ..ops.registry import names_in as names_in
-from ..ops.signature import docstring, signature
+from ..ops.signature import docstring, signature, split_call
 from ..ops.spec import Op
-from .call_cache import Forms
 from .execution import execute
-from .invoke import call
+from .handle import Handle, Out
+from .op_dispatch import PreparedOp, can_be_key, plan_for
+
+if TYPE_CHECKING:
+    from ..types import ContextLike
+
+
+_EXTRA = ("name", "out", "ctx")
+_MOST_PLANS = 512
+
+Forms = dict[tuple[Any, ...], "Form"]
+"""An operator's forms, by the number of positional arguments and the keywords, in order."""
+
+Found = tuple[PreparedOp, tuple[Any, ...] | list[Any]]
+
+
+class Form:
+    """How the arguments of calls of one form are to be read.
+
+    Attributes:
+        lead: how many positional arguments are inputs; the others are attributes.
+        plans: by the values of the attributes and their types: the plan, and the place among the inputs as written
+            of each input as the operator takes them, None where the two orders agree.
+    """
+
+    __slots__ = ("attributes", "inputs", "lead", "plain", "plans")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.lead = next((i for i, x in enumerate(args) if not isinstance(x, Handle)), len(args))
+        rest = [k for k in kwargs if k not in _EXTRA]
+        self.inputs = tuple(k for k in rest if isinstance(kwargs[k], Handle))
+        self.attributes = tuple(k for k in rest if k not in self.inputs)
+        self.plain = len(self.attributes) == len(kwargs)
+        self.plans: dict[tuple[Any, ...], tuple[PreparedOp, tuple[int, ...] | None]] = {}
+
+    def values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the attributes of a call."""
+        if self.plain:
+            return (*args[self.lead :], *kwargs.values())
+        return (*args[self.lead :], *[kwargs[k] for k in self.attributes])
+
+    def find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Found | None:
+        """Return the plan and the inputs of a call; None if it has to be read in full."""
+        values = self.values(args, kwargs)
+        try:
+            found = self.plans.get((values, *map(type, values)))  # types too, as 1 == True == 1.0
+        except TypeError:  # a list
+            return None
+        if found is None:
+            return None
+        arrays: tuple[Any, ...] = args[: self.lead]
+        if self.inputs:
+            arrays = (*arrays, *[kwargs[k] for k in self.inputs])
+        for array in arrays:
+            if not isinstance(array, Handle):
+                return None
+        plan, order = found
+        return plan, arrays if order is None else [arrays[i] for i in order]
+
+    def add(self, op: Op, plan: PreparedOp, values: tuple[Any, ...]) -> None:
+        """Keep the plan of a call with these values, if calls like it can be told by them."""
+        wanted = [i.name for i in op.wanted(plan.a, plan.count)]
+        if op.variadic is not None:
+            given = wanted if self.lead == len(wanted) else []
+        else:
+            declared = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else wanted
+            given = [*declared[: self.lead], *self.inputs]
+        if sorted(given) != sorted(wanted) or not all(map(can_be_key, values)):
+            return
+        if len(self.plans) >= _MOST_PLANS:  # a sweep over scalars must not fill the memory
+            self.plans.clear()
+        order = None if given == wanted else tuple(map(given.index, wanted))
+        self.plans[(values, *map(type, values))] = plan, order
+
+
+def keep(forms: Forms, op: Op, args: tuple[Any, ...], kwargs: Mapping[str, Any], plan: PreparedOp) -> None:
+    """Keep the plan of a call that has been read in full.
+
+    Args:
+        forms: the operator's; one is added if the call has a new one.
+    """
+    if op.read_attrs is not None or "ctx" in kwargs or not plan.count:
+        return
+    key = (len(args), *kwargs)
+    form = forms.get(key)
+    if form is None:
+        form = forms[key] = Form(args, kwargs)
+    form.add(op, plan, form.values(args, kwargs))
+
+
+def as_context(ctx: ContextLike | str | None) -> Context:
+    """Return the context meant by `ctx`: a Context, torch device, text such as "cpu(0)", or None (the current one)."""
+    if ctx is None:
+        return current_context().check()
+    if isinstance(ctx, (Context, torch.device)):
+        return context_of(ctx).check()
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(\d{1,9})\s*\))?\s*", ctx) if isinstance(ctx, str) else None
+    if match is None:
+        raise ArgumentError(f'ctx is {ctx!r}, expected a Context such as mx.cpu(0), or text such as "cpu(0)"')
+    return Context(match[1], int(match[2] or 0)).check()
+
+
+def _inputs_of(
+    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    """Sort arguments into positional inputs, named inputs and attributes."""
+    return split_call(op, args, kwargs, lambda value: isinstance(value, Handle))
+
+
+def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: dict[str, Any]) -> list[Any]:
+    """Return the inputs in the operator's order."""
+    if op.variadic is not None:
+        total = op.variadic.total(op.variadic.units(len(positional) + len(named)))
+        a = op.parse(attributes) if op.variadic.fixed is not None else None
+        names = [i.name for i in op.wanted(a, total)] if named else []
+        return positional + [named[k] for k in sorted(named, key=names.index)]
+    while positional and positional[-1] is None:
+        positional.pop()
+    static = op.inputs if isinstance(op.inputs, tuple) else None
+    if (
+        static is not None
+        and not named
+        and len(positional) == len(static)
+        and all(i.when is None for i in static)
+    ):
+        return positional
+    wanted = op.wanted(op.parse(attributes))
+    names = [i.name for i in static or wanted]
+    given = {n: v for n, v in zip(names, positional, strict=False) if v is not None}
+    given.update(named)
+    found = []
+    for each in wanted:
+        if each.name not in given:
+            need = ", ".join(i.name for i in wanted)
+            raise OpError(f"{op.name}: input {each.name!r} is missing; it takes {need}")
+        found.append(given.pop(each.name))
+    if given or len(positional) > len(names):
+        extra = ", ".join(given) or f"number {len(names) + 1}"
+        raise OpError(f"{op.name}: input {extra} is given, but does not exist with these attributes")
+    return found
+
+
+def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | None = None) -> Any:
+    """Run an operator as a user called it: inputs first, then attributes, by position or name.
+
+    Args:
+        kwargs: inputs and attributes by name; also `out`, `name` (accepted, unused) and, for operators
+            without inputs, `ctx`.
+        forms: where to keep what has been found out about the call, for the next one like it.
+    """
+    out = kwargs.get("out")
+    rest = {k: v for k, v in kwargs.items() if k not in _EXTRA}
+    positional, named, attributes = _inputs_of(op, args, rest)
+    ctx = attributes.pop("ctx", None) if kwargs.get("ctx") is None else kwargs["ctx"]
+    if op.read_attrs is None:  # what a symbol would only keep has no effect here
+        attributes = {
+            k: v for k, v in attributes.items() if k in op.attrs or not (op.takes_any or is_free(k))
+        }
+    arrays = _ordered(op, positional, named, attributes)
+    if not arrays:
+        where = _place(ctx, out, attributes, op)
+        if "ctx" in op.attrs:
+            attributes["ctx"] = str(where)
+    elif ctx is not None and not op.takes_any:
+        raise OpError(f"{op.name}: ctx is given, but the result goes where the first input is")
+    else:
+        where = None
+    plan = plan_for(op, attributes, len(arrays))
+    if forms is not None and arrays:
+        keep(forms, op, args, kwargs, plan)
+    return execute(plan, arrays, where, out)
+
+
+def _place(ctx: ContextLike | str | None, out: Out, attributes: dict[str, Any], op: Op) -> Context:
+    """Return where an operator without inputs puts its result; shape and type may come from `out`."""
+    first = out[0] if isinstance(out, (list, tuple)) and out else out
+    if not isinstance(first, Handle):
+        return as_context(ctx)
+    if "shape" in op.attrs and attributes.get("shape") is None:
+        attributes["shape"] = first.shape
+    if "dtype" in op.attrs and attributes.get("dtype") is None:
+        attributes["dtype"] = name_of(first.raw.dtype)
+    return first.context
+
 
 Face = Callable[..., Any]
 _faces: dict[str, Face] = {}

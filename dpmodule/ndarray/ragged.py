@@ -17,8 +17,8 @@ from . import tape
 from .convert import dtype_pair, to_numpy
 from .creation import array as dense_array
 from .handle import Handle
-from .invoke import as_context
 from .ndarray import NDArray
+from .op_functions import as_context
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -1,42 +1,67 @@
 """Safetensors files: arrays by name, and texts beside them, in a format that other libraries read, too.
 
-The package `safetensors` is not needed. The layout is described in `safetensors_header`.
+The package `safetensors` reads and checks them. The writing is our own: it keeps the order of the arrays, aligns all of
+them, and needs no second copy in memory. A file is the header's length (u64, little-endian), the header (JSON, padded
+with blanks), and the bytes of all arrays. The header has an entry for each array, such as ``{"name": {"dtype": "F32",
+"shape": [2, 3], "data_offsets": [0, 24]}}``, with offsets from the header's end, and may have texts by name under
+``__metadata__``. Source: the format's description, https://github.com/huggingface/safetensors.
 """
 
 from __future__ import annotations
 
-import mmap
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO
 
 import torch
 
 from ..base import ArgumentError, FileError, FileFormatError
 from ..context import cpu
-from ..files.file_kind import regular_file
-from ..files.file_transaction import settle
-from ..ops.dtypes import name_of, torch_dtype
+from ..files import likely_kind, regular_file, settle
+from ..ops.shapes import prod
 from .convert import bytes_of
 from .handle import Handle
 from .ndarray import NDArray
-from .safetensors_header import (
-    DTYPES,
-    LENGTH_BYTES,
-    METADATA,
-    SafetensorsHeader,
-    TensorEntry,
-    header_length,
-    header_text,
-    read_header,
-)
 
-_NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
+_LENGTH_BYTES = 8
+_METADATA = "__metadata__"
+_NAMES = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.uint16: "U16",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int32: "I32",
+    torch.uint32: "U32",
+    torch.float32: "F32",
+    torch.int64: "I64",
+    torch.uint64: "U64",
+    torch.float64: "F64",
+}
+"""The format's names of element types; it has further ones that MXNet has not."""
+
+_MOST_BYTES = 100_000_000
+"""The longest header that the format allows."""
+_MOST_AXES = 64
+_MOST_ELEMENTS = 2**59  # beyond, strides would not fit into 64 bits
 _MAPPED_BYTES = 16 * 2**20
 """From this size on a file is mapped instead of read, where the system lets a file be replaced that is in use."""
 _ALIGNMENT = 64
 """The data begin at a multiple of so many bytes, which the longest vector instructions like."""
+
+
+def looks_like(head: bytes) -> bool:
+    """Say whether a file that begins like this is a safetensors file, whole or not.
+
+    Args:
+        head: its first 9 bytes or more.
+    """
+    length = int.from_bytes(head[:_LENGTH_BYTES], "little")
+    return head[_LENGTH_BYTES : _LENGTH_BYTES + 1] == b"{" and 2 <= length <= _MOST_BYTES
 
 
 def write(file: IO[bytes], arrays: Mapping[str, Handle], metadata: Mapping[str, str] | None = None) -> None:
@@ -52,28 +77,28 @@ def write(file: IO[bytes], arrays: Mapping[str, Handle], metadata: Mapping[str, 
         _check(name, array)
     tensors = {name: array.raw for name, array in arrays.items()}
     ordered = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
-    places, place = {}, 0
+    offsets, end = {}, 0
     for name in ordered:
-        tensor = tensors[name]
-        places[name] = [place, place + tensor.numel() * tensor.dtype.itemsize]
-        place = places[name][1]
-    entries = {
-        name: {
-            "dtype": _NAMES[name_of(tensor.dtype)],
+        begin, end = end, end + tensors[name].numel() * tensors[name].dtype.itemsize
+        offsets[name] = [begin, end]
+    header: dict[str, object] = {_METADATA: dict(metadata)} if metadata else {}
+    for name, tensor in tensors.items():
+        header[name] = {
+            "dtype": _NAMES[tensor.dtype],
             "shape": list(tensor.shape),
-            "data_offsets": places[name],
+            "data_offsets": offsets[name],
         }
-        for name, tensor in tensors.items()
-    }
-    file.write(header_text(entries, metadata or {}, _ALIGNMENT))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-(_LENGTH_BYTES + len(text)) % _ALIGNMENT)
+    file.write(len(text).to_bytes(_LENGTH_BYTES, "little") + text)
     for name in ordered:
         file.write(bytes_of(tensors[name]))
 
 
 def _check(name: str, array: Handle) -> None:
     """Check that the format has room for an array and its name."""
-    if name == METADATA:
-        raise ArgumentError(f"safetensors has no array {METADATA!r}: that is where texts stand; rename it")
+    if name == _METADATA:
+        raise ArgumentError(f"safetensors has no array {_METADATA!r}: that is where texts stand; rename it")
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -92,17 +117,25 @@ def read(path: str) -> tuple[dict[str, NDArray], dict[str, str]]:
     its values come from the disk when they are first used. A file that is replaced meanwhile, as this package and
     others do, does not matter; one that a program writes to in place shows through.
     """
+    from safetensors import safe_open
+
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
-        header = _header(file, size, path)
-        content = _content(file, size, path)
-    return _arrays(header, content), header.metadata
+        if size < _MAPPED_BYTES or os.name != "posix":
+            return _of_bytes(file.read(), path)
+        with safe_open(path, "pt") as mapped:
+            tensors = mapped.get_tensors()
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        names, texts = _header(file.read(min(length, size)), path)
+    return _arrays(tensors, names, path), texts
 
 
 def read_metadata(path: str) -> dict[str, str]:
     """Return the texts beside the arrays of a file; errors as in `read`."""
-    with _opened(path) as file:
-        return _header(file, os.fstat(file.fileno()).st_size, path).metadata
+    from safetensors import safe_open
+
+    with _opened(path), safe_open(path, "pt") as file:
+        return file.metadata() or {}
 
 
 def read_bytes(data: bytes | bytearray | memoryview, name: str) -> dict[str, NDArray]:
@@ -111,10 +144,17 @@ def read_bytes(data: bytes | bytearray | memoryview, name: str) -> dict[str, NDA
     Args:
         data: the bytes; the arrays have copies.
     """
-    content = bytearray(data)
-    length = header_length(bytes(content[:LENGTH_BYTES]), len(content), name)
-    text = bytes(content[LENGTH_BYTES : LENGTH_BYTES + length])
-    return _arrays(read_header(text, len(content), name), content)
+    with _named_errors(name):
+        return _of_bytes(bytes(data), name)[0]
+
+
+def _of_bytes(content: bytes, name: str) -> tuple[dict[str, NDArray], dict[str, str]]:
+    from safetensors.torch import load
+
+    tensors = load(content)
+    end = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
+    names, texts = _header(content[_LENGTH_BYTES:end], name)
+    return _arrays(tensors, names, name), texts
 
 
 @contextmanager
@@ -122,7 +162,9 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
     """Open a file for reading, as the last valid save left it; errors name it."""
     settle(path)
     try:
-        with open(path, "rb", buffering=0, opener=regular_file) as file:
+        with open(path, "rb", buffering=0, opener=regular_file) as file, _named_errors(path):
+            if not os.fstat(file.fileno()).st_size:
+                raise FileFormatError(f"{path}: byte 0: no safetensors file; {likely_kind(b'')}")
             yield file
     except OSError as error:
         if isinstance(error, FileError):
@@ -130,61 +172,45 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         raise FileError(error.errno or 0, f"cannot load: {error.strerror or error}", path) from error
 
 
-def _header(file: IO[bytes], size: int, path: str) -> SafetensorsHeader:
-    length = header_length(file.read(LENGTH_BYTES), size, path)
-    text = bytearray(length)
-    _fill(file, text, path)
-    return read_header(bytes(text), size, path)
+@contextmanager
+def _named_errors(name: str) -> Iterator[None]:
+    """Turn what the library says of a damaged file into an error that names it."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        reason = str(error).rpartition("deserializing")[2].removeprefix(" header").lstrip(": ")
+        raise FileFormatError(
+            f"{name}: byte 0 (the header): {reason}; the file is truncated or damaged"
+        ) from None
 
 
-def _content(file: IO[bytes], size: int, path: str) -> Any:
-    """Return the whole file, in memory that may be written to."""
-    if size >= _MAPPED_BYTES and os.name == "posix":
-        try:
-            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
-        except ValueError:
-            raise _shrank(path) from None
-    content = bytearray(size)
-    file.seek(0)
-    _fill(file, content, path)
-    return content
+def _header(text: bytes, name: str) -> tuple[list[str], dict[str, str]]:
+    """Return what the library does not tell of a header that it has checked: the order of the arrays; and the texts."""
+    content = json.loads(text, object_pairs_hook=list)
+    names = [key for key, _ in content if key != _METADATA]
+    if len(set(names)) < len(names):
+        twice = sorted({key for key in names if names.count(key) > 1})
+        raise FileFormatError(f"{name}: more than one entry for {', '.join(twice)}; the file is damaged")
+    return names, dict(dict(content).get(_METADATA) or ())
 
 
-def _fill(file: IO[bytes], target: bytearray, path: str) -> None:
-    """Read from a file until some memory is full."""
-    view, done = memoryview(target), 0
-    while done < len(view):
-        got = file.readinto(view[done:])  # type: ignore[attr-defined]
-        if not got:
-            raise _shrank(path)
-        done += got
+def _arrays(tensors: Mapping[str, torch.Tensor], names: list[str], file: str) -> dict[str, NDArray]:
+    context = cpu(0)
+    return {name: NDArray(_usable(tensors[name], name, file), context) for name in names}
 
 
-def _shrank(path: str) -> FileFormatError:
-    return FileFormatError(f"{path}: ends early; the file shrank while it was read")
-
-
-def _arrays(
-    header: SafetensorsHeader, content: bytes | bytearray | memoryview | mmap.mmap
-) -> dict[str, NDArray]:
-    return {entry.name: NDArray(_tensor(entry, header.end, content), cpu(0)) for entry in header.entries}
-
-
-def _tensor(
-    entry: TensorEntry, data: int, content: bytes | bytearray | memoryview | mmap.mmap
-) -> torch.Tensor:
-    """Return a tensor over its part of the file's bytes.
-
-    Args:
-        content: the file's bytes, which stay as long as the tensor.
-    """
-    dtype = torch_dtype(entry.dtype)
-    count = (entry.stop - entry.start) // dtype.itemsize
-    if not count:
-        return torch.empty(entry.shape, dtype=dtype)
-    at = data + entry.start
-    if at % dtype.itemsize:  # some programs do not align; kernels rely on it
-        content, at = bytearray(memoryview(content)[at : data + entry.stop]), 0
-    if entry.dtype == "bool":  # bytes other than 0 and 1 must not get into a bool tensor
-        return torch.frombuffer(content, dtype=torch.uint8, count=count, offset=at).ne(0).reshape(entry.shape)
-    return torch.frombuffer(content, dtype=dtype, count=count, offset=at).reshape(entry.shape)
+def _usable(tensor: torch.Tensor, name: str, file: str) -> torch.Tensor:
+    """Return a tensor as kernels take it: aligned, and with no bytes but 0 and 1 where it holds truth values."""
+    if tensor.dtype not in _NAMES:
+        known = ", ".join(_NAMES.values())
+        raise FileFormatError(f"{file}: array {name!r} is of {tensor.dtype}, expected one of {known}")
+    is_endless = not tensor.numel() and prod([n for n in tensor.shape if n]) >= _MOST_ELEMENTS
+    if tensor.dim() > _MOST_AXES or is_endless:
+        raise FileFormatError(
+            f"{file}: array {name!r}: its shape is {tuple(tensor.shape)}, which is impossible"
+        )
+    if tensor.dtype is torch.bool:
+        return tensor.view(torch.uint8).ne(0)
+    return tensor.clone() if tensor.data_ptr() % tensor.itemsize else tensor

@@ -28,9 +28,7 @@ import torch
 from .. import mode
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
 from ..context import cpu
-from ..files.atomic import write_atomically
-from ..files.file_kind import likely_kind, regular_file
-from ..files.file_transaction import settle
+from ..files import likely_kind, regular_file, settle, write_atomically
 from ..ops.dtypes import name_of
 from . import binary_reader, safetensors
 from .binary_reader import LIST_MAGIC, V2, V3
@@ -39,7 +37,6 @@ from .csr import CSRNDArray
 from .handle import Handle
 from .ndarray import NDArray
 from .row_sparse import RowSparseNDArray
-from .safetensors_header import looks_like
 from .sparse_base import BaseSparseNDArray
 
 Arrays = list[NDArray] | dict[str, NDArray]
@@ -227,7 +224,7 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
 
 def _is_safetensors(head: bytes, path: str) -> bool:
     """Say whether a file is to be read as safetensors: if it looks like one, or has its name and is not MXNet's."""
-    if looks_like(head):
+    if safetensors.looks_like(head):
         return True
     is_ours = int.from_bytes(head[:8], "little") == LIST_MAGIC
     return path.lower().endswith(SAFETENSORS) and not is_ours and not likely_kind(head)
@@ -243,6 +240,6 @@ def load_frombuffer(buf: bytes | bytearray | memoryview) -> Arrays:
     if not isinstance(buf, (bytes, bytearray, memoryview)):
         raise DTypeError(f"load_frombuffer takes bytes, got {type(buf).__name__}")
     view = memoryview(buf).cast("B")
-    if looks_like(bytes(view[:_HEAD_BYTES])):
+    if safetensors.looks_like(bytes(view[:_HEAD_BYTES])):
         return safetensors.read_bytes(view, "<buffer>")
     return read(io.BytesIO(buf), view.nbytes, "<buffer>")

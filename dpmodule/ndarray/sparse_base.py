@@ -17,9 +17,9 @@ from ..ops.shapes import prod
 from .convert import dtype_pair, is_number, tensor_of, to_numpy
 from .execution import execute
 from .handle import Handle, Operand
-from .invoke import as_context
 from .ndarray import NDArray, converted
 from .op_dispatch import plan_for
+from .op_functions import as_context
 from .operators import ADD, DIV, MUL, SUB
 
 if TYPE_CHECKING:

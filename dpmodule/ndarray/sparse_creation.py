@@ -19,9 +19,9 @@ from .convert import dtype_pair, host_array, wanted_shape
 from .csr import CSRNDArray
 from .execution import execute
 from .handle import Handle, Operand
-from .invoke import as_context
 from .ndarray import NDArray
 from .op_dispatch import plan_for
+from .op_functions import as_context
 from .row_sparse import RowSparseNDArray
 from .sparse_base import BaseSparseNDArray, alike
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base import ArgumentError
-from ..files import file_transaction
+from ..files import write_set
 from ..ndarray import NDArray
 from ..ndarray import load as load_arrays
 from ..symbol import Symbol
 from ..symbol import load as load_symbol
-from .inputs import ModelInputs, described_inputs
-from .prediction import prediction_graph
+from .prediction import ModelInputs, described_inputs, prediction_graph
 
 if TYPE_CHECKING:
     import onnx
@@ -179,7 +178,7 @@ def write_models(models: Mapping[str, onnx.ModelProto], apart: bool = False) -> 
             contents = _take_out(model, os.path.basename(path) + ".data")
             files[path + ".data"] = partial(_write_lines, contents)
         files[path] = model.SerializeToString()
-    file_transaction.write_set(files, os.path.basename(next(iter(models))))
+    write_set(files, os.path.basename(next(iter(models))))
 
 
 def _write_lines(contents: Sequence[bytes], file: Any) -> None:

@@ -12,18 +12,13 @@ from ..devices.single_thread import single_thread
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .from_onnx.bodies import graph_of
 from .from_onnx.build import GraphBuilder
-from .from_onnx.check import Checker
-from .from_onnx.forms import cast
-from .from_onnx.problems import Problems, Refused, TooLarge
-from .from_onnx.read import read_model
-from .from_onnx.table import TRANSLATORS
-from .from_onnx.tensors import DTYPES, UNSIGNED
-from .from_onnx.translate import GraphNames, Walk
+from .from_onnx.check import Checker, Problems, Refused, TooLarge, upgraded
+from .from_onnx.control import graph_of
+from .from_onnx.read import DTYPES, UNSIGNED, read_model
+from .from_onnx.translate import TRANSLATORS, GraphNames, Walk
 from .from_onnx.types import of_type
-from .from_onnx.upgrade import upgraded
-from .from_onnx.worlds import ATTEMPTS, sizes_of
+from .from_onnx.value import ATTEMPTS, sizes_of
 from .hints import read_hints
 
 _USUAL_SIZES = (1, 8, 32, 224)
@@ -174,7 +169,7 @@ def _translated(
         code = each.type.tensor_type.elem_type
         value = builder.variable(each.name, held[each.name], UNSIGNED.get(code, DTYPES[code]), is_open=True)
         builder.label = each.name
-        names.put(each.name, of_type(cast(builder, value, DTYPES[code]), code))
+        names.put(each.name, of_type(value.cast(DTYPES[code]), code))
     walk = Walk(builder, checker, problems, TRANSLATORS, functions, folder)
     walk.initializers(graph, names, True)
     walk.nodes(graph, names, versions)

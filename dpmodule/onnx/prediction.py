@@ -1,10 +1,19 @@
-"""What of a network is left for prediction: no labels, and nothing that is computed from them."""
+"""What of a network is left for prediction: no labels, nothing computed from them, dense inputs; and what goes in."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..base import ArgumentError, did_you_mean, dtype_name
+from ..executor.storage import declared_storage
 from ..graph import Entry, Graph, Node
+from ..ndarray import NDArray
+from ..ops import get as get_op
+from ..ops.shapes import same
 from ..ops.spec import LABEL
-from .ragged import without_ragged
+from ..symbol import Symbol
 
 
 def prediction_graph(graph: Graph) -> Graph:
@@ -77,3 +86,234 @@ def _labels(graph: Graph) -> set[Node]:
             needed.add(node)
             waiting.extend(_read(node))
     return found - needed
+
+
+# rows of different lengths, which ONNX lacks: as all elements one after the other, and the length of each row
+
+_ELEMENTWISE = frozenset({"elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "Embedding"})
+
+
+def without_ragged(graph: Graph) -> Graph:
+    """Return a network in which each ragged variable x is two dense ones: x, all elements, and x_lengths.
+
+    Between such a variable and `sequence_pool`, which makes dense rows of it, may stand what works element by element.
+    """
+    stored = declared_storage(graph)
+    ragged = {node for node in graph.inputs if stored.get(node.name) == "ragged"}
+    if not ragged:
+        return graph
+    replaced: dict[Node, Node] = {}
+    lengths: dict[Node, Node] = {}
+    problems: list[str] = []
+    for node in graph.nodes:
+        inputs = tuple((replaced[child], i) for child, i in node.inputs)
+        rows = {lengths[child] for child, _ in node.inputs if child in lengths}
+        replaced[node] = node
+        if node in ragged:
+            lengths[node] = Node(None, f"{node.name}_lengths")
+            replaced[node] = Node(None, node.name, source=node.source)
+        elif inputs != node.inputs:
+            replaced[node] = Node(
+                node.op, node.name, node.params, node.attrs, inputs, node.source, node.subgraphs
+            )
+        if _is_pool(node) and rows:
+            replaced[node] = _pooled(node, inputs[0], rows.pop())
+        elif _keeps_rows(node) and len(rows) == 1:
+            lengths[node] = rows.pop()
+        elif rows:
+            problems.append(f"{node.describe()}: works on rows of different lengths, which ONNX lacks")
+    if problems:
+        raise ArgumentError("\n".join(problems))
+    return Graph(tuple((replaced[node], i) for node, i in graph.heads))
+
+
+def _is_pool(node: Node) -> bool:
+    return node.op is not None and node.op.name == "sequence_pool" and node.a.pool_type in _DIVISORS
+
+
+def _keeps_rows(node: Node) -> bool:
+    """Say whether an operator works element by element."""
+    if node.op is None or node.op.onnx is None or node.op.onnx.missing:
+        return False
+    return node.op.name in _ELEMENTWISE or (node.op.infer is same and len(node.inputs) == 1)
+
+
+_DIVISORS = {"sum": "", "mean": "_copy", "sqrt": "sqrt"}
+"""What of a row's length its sum is divided by, for each kind of pool."""
+
+
+def _made(name: str, operator: str, *inputs: Node, **params: Any) -> Node:
+    return Node(
+        get_op(operator),
+        name,
+        {key: str(value) for key, value in params.items()},
+        inputs=tuple((each, 0) for each in inputs),
+    )
+
+
+def _pooled(node: Node, values: Entry, lengths: Node) -> Node:
+    """Return sums of rows as the product of a matrix, ones where an element belongs to a row, with the elements."""
+
+    def step(operator: str, *inputs: Node, **params: Any) -> Node:
+        return _made(f"{node.name}/{operator}{next(numbers)}", operator, *inputs, **params)
+
+    numbers = iter(range(100))
+    counts = step("Cast", lengths, dtype="float32")
+    ends = step("cumsum", counts, axis=0)
+    places = Node(get_op("_contrib_arange_like"), f"{node.name}/places", {"axis": "0"}, inputs=(values,))
+    places = step("expand_dims", places, axis=0)
+    before_end = step("broadcast_lesser", places, step("expand_dims", ends, axis=1))
+    starts = step("expand_dims", step("elemwise_sub", ends, counts), axis=1)
+    inside = step("broadcast_mul", before_end, step("broadcast_greater_equal", places, starts))
+    divisor = _DIVISORS[node.a.pool_type]
+    name = f"{node.name}/sum" if divisor else node.name
+    total = Node(get_op("dot"), name, inputs=((inside, 0), values), source=node.source)
+    if not divisor:
+        return total
+    known = step("_maximum_scalar", counts, scalar=1)
+    return _made(node.name, "broadcast_div", total, step("expand_dims", step(divisor, known), axis=1))
+
+
+# what goes into an exported model: names, shapes and types, as a user says them
+
+Dims = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """The inputs of a model.
+
+    Attributes:
+        shapes: of each input, by name; a name in place of a length stands for any.
+        dtypes: type names by name.
+        sizes: a length that each of the names stood for.
+    """
+
+    shapes: Mapping[str, Dims]
+    dtypes: Mapping[str, str]
+    sizes: Mapping[str, int]
+
+
+def described_inputs(
+    symbol: Symbol,
+    params: Mapping[str, NDArray],
+    shapes: Any,
+    types: Any,
+    dynamic: Any = False,
+    dynamic_shapes: Any = None,
+) -> ModelInputs:
+    """Return the inputs of a symbol as the arguments of `export_model` describe them."""
+    names = input_names(symbol, params)
+    given = _by_name("in_shapes", names, shapes)
+    dtypes = types if isinstance(types, (list, tuple)) else [types] * len(names)
+    if len(dtypes) != len(names):
+        raise ArgumentError(f"in_types has {len(dtypes)} types, expected one for each of the inputs {names}")
+    sizes: dict[str, int] = {}
+    marked = _marks(names, given, dynamic, dynamic_shapes)
+    found = {name: _dims(name, given[name], marked[name], sizes) for name in names}
+    return ModelInputs(found, {name: dtype_name(each) for name, each in zip(names, dtypes)}, sizes)
+
+
+def input_names(symbol: Symbol, params: Mapping[str, NDArray]) -> list[str]:
+    """Return the arguments that are neither parameters nor labels of losses, in order."""
+    graph = prediction_graph(symbol.graph)
+    labels = set(graph.labels)
+    return [name for name in graph.argument_names if name not in params and name not in labels]
+
+
+def _by_name(what: str, names: Sequence[str], shapes: Any) -> dict[str, Sequence[Any]]:
+    if isinstance(shapes, Mapping):
+        for name in shapes:
+            if name not in names:
+                raise ArgumentError(
+                    f"{what} names {name!r}; the inputs are {names}{did_you_mean(name, names)}"
+                )
+        shapes = [shapes.get(name) for name in names]
+    if shapes is None or len(shapes) != len(names) or None in shapes:
+        count = "none" if shapes is None else len([s for s in shapes if s is not None])
+        raise ArgumentError(
+            f"{what}: got {count}, expected a shape for each of the inputs {names}; inputs are the arguments that are "
+            "not in params (is one of them missing there?)"
+        )
+    if names and not isinstance(shapes[0], (list, tuple)):
+        raise ArgumentError(f"{what} is {shapes!r}, expected a list of shapes, one for each of {names}")
+    return dict(zip(names, shapes))
+
+
+Marks = dict[str, dict[int, str]]
+
+
+def _marks(names: Sequence[str], given: Mapping[str, Any], dynamic: Any, dynamic_shapes: Any) -> Marks:
+    """Return the names of dynamic lengths, by input and axis."""
+    if isinstance(dynamic, Mapping):
+        return _marks_by_name(names, given, dynamic)
+    if dynamic not in (True, False, None):
+        raise ArgumentError(
+            f"dynamic is {dynamic!r}, expected True, False, or axes by input as {{'data': {{0: 'batch'}}}}"
+        )
+    marked: Marks = {name: {} for name in names}
+    for name in names:
+        marked[name].update(_names_in(name, given[name]))
+    if dynamic and dynamic_shapes is None:
+        for name in names:
+            marked[name].setdefault(0, "batch")
+    elif dynamic:
+        for name, shape in _by_name("dynamic_input_shapes", names, dynamic_shapes).items():
+            pairs = list(zip(shape, given[name]))
+            if len(shape) != len(given[name]) or any(isinstance(d, int) and d != size for d, size in pairs):
+                raise ArgumentError(
+                    f"dynamic_input_shapes has {tuple(shape)} for {name!r} of {tuple(given[name])}"
+                )
+            marked[name].update(_names_in(name, shape))
+    return marked
+
+
+def _marks_by_name(names: Sequence[str], given: Mapping[str, Any], dynamic: Mapping[Any, Any]) -> Marks:
+    marked: Marks = {name: _names_in(name, given[name]) for name in names}
+    for name, axes in dynamic.items():
+        if name not in marked:
+            raise ArgumentError(
+                f"dynamic names {name!r}; the inputs are {list(names)}{did_you_mean(name, names)}"
+            )
+        if not isinstance(axes, Mapping):
+            axes = {axis: f"{name}_{axis}" for axis in axes}
+        for axis, mark in axes.items():
+            if not isinstance(axis, int) or not -len(given[name]) <= axis < len(given[name]):
+                raise ArgumentError(
+                    f"dynamic[{name!r}] names axis {axis!r}, the shape is {tuple(given[name])}"
+                )
+            if not isinstance(mark, str) or not mark:
+                raise ArgumentError(f"dynamic[{name!r}][{axis}] is {mark!r}, expected a name for the length")
+            marked[name][axis % len(given[name])] = mark
+    return marked
+
+
+def _names_in(name: str, shape: Sequence[Any]) -> dict[int, str]:
+    return {
+        axis: str(dim) if dim is not None else "batch" if axis == 0 else f"{name}_{axis}"
+        for axis, dim in enumerate(shape)
+        if dim is None or isinstance(dim, str)
+    }
+
+
+def _dims(name: str, shape: Sequence[Any], marks: Mapping[int, str], sizes: dict[str, int]) -> Dims:
+    """Return a shape with names in it, and note which lengths they stood for."""
+    found: list[int | str] = []
+    for axis, dim in enumerate(shape):
+        mark = marks.get(axis)
+        if mark is None:
+            if not isinstance(dim, int) or dim < 1:
+                raise ArgumentError(
+                    f"in_shapes has {tuple(shape)} for {name!r}, expected lengths of at least 1"
+                )
+            found.append(dim)
+            continue
+        # lengths that differ for different names cannot be taken for each other
+        size = dim if isinstance(dim, int) and dim > 0 else 2 + 2 * len(sizes)
+        if isinstance(dim, int) and sizes.get(mark, size) != size:
+            raise ArgumentError(
+                f"the name {mark!r} stands for {sizes[mark]} and for {size} (axis {axis} of {name!r})"
+            )
+        sizes.setdefault(mark, size)
+        found.append(mark)
+    return tuple(found)

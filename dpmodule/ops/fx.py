@@ -22,9 +22,9 @@ from ..base import ArgumentError, StateError
 from .array.codes import resolve
 from .attrs import literal
 from .dtypes import name_of, torch_dtype
-from .infer import infer_shape, infer_type
 from .recording import is_recorded, is_traced
 from .registry import find, get
+from .shapes import infer_shape, infer_type
 from .spec import AUX, Env, Op
 
 
@@ -100,6 +100,14 @@ FORMS: dict[str, Callable[..., Any]] = {
     "_while_loop": _repeat,
 }
 """Functions ``(a, env, *tensors)`` by the operator's name."""
+
+
+# Operators that look at their data, as single calls in what `torch.export` and `torch.compile` record.
+#
+# Neither can follow code whose way depends on numbers, as that of non-maximum suppression does. They are told the
+# shapes of the outputs, and call the operator as it is when the program runs: as ``torch.ops.dpmodule.opaque``, which
+# is there wherever dpmodule is imported and a module of this kind has been made, or `dpmodule.ops.fx` has been
+# imported.
 
 
 def _is_recorded() -> bool:

@@ -24,15 +24,12 @@ LATER: dict[str, str] = {
     "array.order": """
     _histogram _np_cumsum argsort cumsum sort topk
     """,
-    "array.ravel": """
-    _ravel_multi_index _unravel_index ravel_multi_index unravel_index
-    """,
     "array.reshape": """
     Flatten Reshape depth_to_space flatten reshape reshape_like space_to_depth
     """,
     "array.slicing": """
-    _crop_assign _crop_assign_scalar _slice_assign _slice_assign_scalar _sparse_slice crop slice slice_axis
-    slice_like
+    _crop_assign _crop_assign_scalar _ravel_multi_index _slice_assign _slice_assign_scalar _sparse_slice
+    _unravel_index crop ravel_multi_index slice slice_axis slice_like unravel_index
     """,
     "array.stretch": """
     Pad broadcast_axes broadcast_axis broadcast_like broadcast_to flip pad repeat reverse tile
@@ -98,22 +95,16 @@ LATER: dict[str, str] = {
     "nn.conv": """
     Convolution Convolution_v1 Deconvolution
     """,
-    "nn.correlation": """
-    Correlation
-    """,
-    "nn.ctc": """
-    CTCLoss _contrib_CTCLoss _contrib_ctc_loss ctc_loss
-    """,
     "nn.dense": """
     Embedding FullyConnected _sparse_Embedding _sparse_FullyConnected
     """,
     "nn.unfold": """
-    col2im im2col
+    Correlation col2im im2col
     """,
     "nn.losses": """
-    IdentityAttachKLSparseReg LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss
-    SVMOutput _sparse_LinearRegressionOutput _sparse_LogisticRegressionOutput _sparse_MAERegressionOutput
-    _sparse_make_loss make_loss
+    CTCLoss IdentityAttachKLSparseReg LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput
+    MakeLoss SVMOutput _contrib_CTCLoss _contrib_ctc_loss _sparse_LinearRegressionOutput
+    _sparse_LogisticRegressionOutput _sparse_MAERegressionOutput _sparse_make_loss ctc_loss make_loss
     """,
     "nn.norm": """
     GroupNorm InstanceNorm L2Normalization LRN LayerNorm
@@ -131,10 +122,7 @@ LATER: dict[str, str] = {
     SequenceLast SequenceMask SequenceReverse
     """,
     "nn.softmax": """
-    SoftmaxActivation log_softmax softmax softmin
-    """,
-    "nn.softmax_output": """
-    Softmax SoftmaxOutput softmax_cross_entropy
+    Softmax SoftmaxActivation SoftmaxOutput log_softmax softmax softmax_cross_entropy softmin
     """,
     "nn.spatial": """
     BilinearSampler Crop GridGenerator SpatialTransformer UpSampling _grid_sample
@@ -172,19 +160,20 @@ LATER: dict[str, str] = {
     "random": """
     _random_exponential _random_exponential_like _random_gamma _random_gamma_like
     _random_generalized_negative_binomial _random_generalized_negative_binomial_like _random_negative_binomial
-    _random_negative_binomial_like _random_normal _random_normal_like _random_poisson _random_poisson_like
-    _random_randint _random_uniform _random_uniform_like _sample_exponential _sample_gamma
-    _sample_generalized_negative_binomial _sample_multinomial _sample_negative_binomial _sample_normal
-    _sample_poisson _sample_uniform _sample_unique_zipfian _shuffle normal random_exponential random_gamma
-    random_generalized_negative_binomial random_negative_binomial random_normal random_poisson random_randint
-    random_uniform sample_exponential sample_gamma sample_generalized_negative_binomial sample_multinomial
-    sample_negative_binomial sample_normal sample_poisson sample_uniform shuffle uniform
-    """,
-    "random_pdf": """
-    _random_pdf_dirichlet _random_pdf_exponential _random_pdf_gamma _random_pdf_generalized_negative_binomial
-    _random_pdf_negative_binomial _random_pdf_normal _random_pdf_poisson _random_pdf_uniform
+    _random_negative_binomial_like _random_normal _random_normal_like _random_pdf_dirichlet
+    _random_pdf_exponential _random_pdf_gamma _random_pdf_generalized_negative_binomial
+    _random_pdf_negative_binomial _random_pdf_normal _random_pdf_poisson _random_pdf_uniform _random_poisson
+    _random_poisson_like _random_randint _random_uniform _random_uniform_like _sample_exponential
+    _sample_gamma _sample_generalized_negative_binomial _sample_multinomial _sample_negative_binomial
+    _sample_normal _sample_poisson _sample_uniform _sample_unique_zipfian _shuffle normal random_exponential
+    random_gamma random_generalized_negative_binomial random_negative_binomial random_normal
     random_pdf_dirichlet random_pdf_exponential random_pdf_gamma random_pdf_generalized_negative_binomial
-    random_pdf_negative_binomial random_pdf_normal random_pdf_poisson random_pdf_uniform
+    random_pdf_negative_binomial random_pdf_normal random_pdf_poisson random_pdf_uniform random_poisson
+    random_randint random_uniform sample_exponential sample_gamma sample_generalized_negative_binomial
+    sample_multinomial sample_negative_binomial sample_normal sample_poisson sample_uniform shuffle uniform
+    """,
+    "distributions": """
+
     """,
     "update": """
     _adamw_update _contrib_group_adagrad_update _mp_adamw_update _multi_adamw_update _multi_lamb_update

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import torch
+
 from ..base import OpError, Shape, ShapeError
-from .spec import Infer, InferType, Shapes, Types
+from .spec import Env, Infer, InferType, Op, Shapes, Types
+from .user_code import is_users
 
 
 def normal_axis(axis: int, ndim: int, name: str = "axis") -> int:
@@ -128,3 +131,37 @@ def typed(output: Callable[[Any], str | None], first: str | None = None) -> Infe
         return [t or one for t in ins], [t or result for t in outs]
 
     return infer
+
+
+_META = torch.device("meta")
+
+
+def _by_meta(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> list[Shape]:
+    """Run the operator on tensors without memory; only for operators that have no rule."""
+    tensors = [torch.empty(s or (), device=_META) for s in ins]
+    try:
+        with torch.no_grad():
+            result = op.run(a, Env(_META, None, False, tuple(s or () for s in outs)), *tensors)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return [output_shape(o, tuple(r.shape)) for o, r in zip(outs, results)]
+
+
+def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    """Fill in the input and output shapes that follow from the known ones."""
+    if op.infer is not None:
+        try:
+            return op.infer(a, ins, outs)
+        except (IndexError, TypeError, ZeroDivisionError, OpError) as error:
+            if is_users(error):
+                raise
+            raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
+    if all(known(s) for s in ins):
+        return ins, _by_meta(op, a, ins, outs)
+    return ins, outs
+
+
+def infer_type(op: Op, a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    """Fill in the input and output types that follow from the known ones."""
+    return (op.infer_type or same_types)(a, ins, outs)

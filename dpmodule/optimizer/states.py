@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..base import ArgumentError, FileFormatError
-from ..files.file_kind import likely_kind
+from ..files import likely_kind
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..ndarray.serial import read, write
 from .base import Optimizer, registry
-from .rows import densified
+from .grouped import densified
 
 _ARRAY = "mxnet.ndarray.ndarray NDArray"
 _FOREIGN_OPTIMIZERS = "mxnet.optimizer.optimizer"

@@ -4,11 +4,11 @@ from ..compat import lazy
 from .dataset import RecordDataset as RecordDataset
 from .files import MXIndexedRecordIO as MXIndexedRecordIO
 from .files import MXRecordIO as MXRecordIO
-from .header import IRHeader as IRHeader
-from .header import pack as pack
-from .header import pack_img as pack_img
-from .header import unpack as unpack
-from .header import unpack_img as unpack_img
+from .framing import IRHeader as IRHeader
+from .framing import pack as pack
+from .framing import pack_img as pack_img
+from .framing import unpack as unpack
+from .framing import unpack_img as unpack_img
 
 __all__ = lazy.handed_on(vars())
 

@@ -9,8 +9,8 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from ..base import BoundsError
+from .files import load_index
 from .framing import RecordFile
-from .index import load_index
 
 
 class RecordDataset(Dataset[Any]):

@@ -12,12 +12,10 @@ from functools import partial
 from typing import IO, Any, NamedTuple, TypeVar
 
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files.file_kind import regular_file
-from ..files.file_transaction import write_set
+from ..files import regular_file, write_set
 from ..ops.image import decode, encode, resize
-from .framing import frame
-from .header import pack
-from .index import write_line
+from .files import write_line
+from .framing import frame, pack
 
 ENDINGS = (".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """Of the files that are taken for pictures."""

@@ -16,8 +16,7 @@ from ..base import ArgumentError, OutOfMemoryError, StateError, dtype_name
 from ..compat import lazy
 from ..devices import generators
 from ..io import DataBatch, DataDesc, DataIter
-from ..io.iterator import check_state
-from ..io.parts import check_part
+from ..io.iterator import check_part, check_state
 from ..ndarray import NDArray
 
 __all__ = ["BucketSentenceIter", "encode_sentences"]

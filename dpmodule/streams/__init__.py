@@ -7,12 +7,10 @@ from ..compat import lazy
 _LATER = {
     "abc": "Stream Worker WorkerPool",
     "child": "Channel",
-    "as_completed": "CompletionExtendableStream",
-    "cpp_pool": "CppWorker CppWorkerPool",
     "extendable": "BaseAsyncExtendableStream",
     "functors": "CompressFunctor Crc32cFunctor DecompressFunctor MemcpyFunctor MultiSlotFunctor MultiSlotLines "
     "ReadyFunctor Records RecordsFunctor Slot SlotValues",
-    "ordered": "PriorityExtendableStream SortedExtendableStream",
+    "ordered": "CompletionExtendableStream PriorityExtendableStream SortedExtendableStream",
     "process": "ChildProcess",
     "process_pool": "ProcessWorkerPool",
     "read_ahead": "ReadAhead",
@@ -25,7 +23,7 @@ _LATER = {
     "errors": "FunctorError LoopClosedError PipeBroken PipeClosed PipeTimeout PoolClosedError RemoteTraceback "
     "StreamStopped StructureError UnpicklableError WorkerDied WorkerError WorkerStuck",
     "signal_bus": "SignalSocketBus",
-    "threaded": "FunctorLike NoopFunctor ThreadPool cpp_threaded_worker",
+    "threaded": "CppWorker CppWorkerPool FunctorLike NoopFunctor ThreadPool cpp_threaded_worker",
 }
 
 __all__ = list(lazy.modules_of(_LATER))

@@ -12,10 +12,10 @@ import socket
 import time
 from multiprocessing.process import BaseProcess
 
+from .child import Lifeline
 from .crash_note import Note
-from .fork_server import forget, let_continue
-from .frames import MessageFrames
-from .lifeline import Lifeline
+from .launch import forget, let_continue
+from .messages import MessageFrames
 
 KILL_S = 5.0
 """How long a killed process may take to go, in seconds; longer only if the system itself hangs."""

@@ -7,8 +7,10 @@ import mmap
 import os
 import signal
 import struct
-import tempfile
 import time
+
+from .errors import WorkerDied, WorkerStuck
+from .synchronization import anonymous_file
 
 _FIRST_FREE: int | None = getattr(signal, "SIGRTMIN", None)
 STACK_SIGNAL = int(signal.SIGUSR2 if _FIRST_FREE is None else _FIRST_FREE + 7)
@@ -34,7 +36,7 @@ class Note:
     """
 
     def __init__(self, fd: int | None = None) -> None:
-        self.fd = _anonymous() if fd is None else fd
+        self.fd = anonymous_file("dpmodule-note") if fd is None else fd
         if fd is None:
             os.ftruncate(self.fd, _PAGE)
             # stacks are appended here by both processes' one file position
@@ -118,14 +120,6 @@ class Note:
             os.close(fd)
 
 
-def _anonymous() -> int:
-    """Return a new file without a name, in memory where the system has such."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("dpmodule-note", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
 def state_of(pid: int) -> str:
     """Return the letter that the system has for a process's state; empty if it does not say."""
     try:
@@ -133,3 +127,48 @@ def state_of(pid: int) -> str:
             return file.read().rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
         return ""
+
+
+def death(who: str, index: int, name: str, pid: int, code: int | None, note: Note) -> WorkerDied:
+    """Return the error for a child that has ended without an exception of its own."""
+    doing = note.read()
+    text = f"{who} {_manner(code)}" + (f" while working on {doing}" if doing else "")
+    if code == -signal.SIGKILL:
+        text += "; if nobody killed it, the system did, for want of memory"
+    elif not note.begun():
+        text += " before it had begun; what it wrote to standard error may say why"
+    if stacks := note.stacks():
+        text += f"\n{stacks}"
+    error = WorkerDied(text)
+    error.index, error.name, error.pid, error.exitcode = index, name, pid, code
+    return error
+
+
+def hanging(who: str, how: str, doing: str, state: str, stack: str, begun: bool) -> WorkerStuck:
+    """Return the error for a child that has been killed because it hung.
+
+    Args:
+        state: the system's letter for its state before it was asked for its stack.
+    """
+    text = f"{who} {how}" + (f", working on {doing}" if doing else "")
+    if state == "T":
+        text += "; it was stopped by a signal"
+    if stack:
+        shown = f"Its stack:\n{stack}"
+    elif begun:
+        shown = "It showed no stack"
+    else:
+        shown = "It had not begun yet: it was still starting and importing"
+    return WorkerStuck(f"{text}; it has been killed. {shown}")
+
+
+def _manner(code: int | None) -> str:
+    """Say how a process ended."""
+    if code is None:
+        return "ended; other code took its exit status"
+    if code >= 0:
+        return f"ended by itself with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -15,12 +15,10 @@ from ..compat.closing import Closing
 from ..devices import generators
 from .child import DONE, ERROR, MESSAGE, Link
 from .child_resources import Ends
-from .crash_note import STACK_SIGNAL, state_of
+from .crash_note import STACK_SIGNAL, death, hanging, state_of
 from .errors import PipeClosed, WorkerStuck, refused
-from .exit_errors import death, hanging
 from .launch import START_S, check_not_importing_main, launch, pack_target
-from .messages import Message, Received, pack
-from .remote import RemoteError
+from .messages import Message, Received, RemoteError, pack
 
 GRACE_S = 1.0
 """How long a child may take to end after its channel was closed, and again after SIGTERM, in seconds."""
@@ -298,7 +296,8 @@ class ChildProcess(Closing):
         self._pump()
         if self._outcome is None and self._error is None:
             if ended:
-                self._error = death(self._who(), self.index, self.name, self._ends)
+                ends = self._ends
+                self._error = death(self._who(), self.index, self.name, ends.pid, ends.exitcode, ends.note)
             else:
                 self.stuck(f"closed its channel and did not end within {_LAST_WORDS_S:g} s")
         elif not ended:

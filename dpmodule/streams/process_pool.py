@@ -10,9 +10,8 @@ from typing import Any
 
 from ..base import ArgumentError, StateError
 from .child import MESSAGE, Channel
-from .messages import pack
+from .messages import RemoteError, pack
 from .process import GRACE_S, ChildProcess
-from .remote import RemoteError
 from .supervisor import START_S, Supervisor
 from .worker_pool import BaseAsyncWorker, BaseAsyncWorkerPool
 

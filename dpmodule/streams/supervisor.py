@@ -123,6 +123,29 @@ class Supervisor(Closing):
         child.close(self.grace_s)
         self._children.remove(child)
 
+    def await_ready(self, timeout_s: float) -> list[Any]:
+        """Wait until every child has sent its first value, and return these in the children's order.
+
+        Args:
+            timeout_s: how long that may take for all of them, in seconds.
+
+        Raises:
+            WorkerStuck: a child has sent nothing in time; it has been killed.
+            WorkerDied, BaseException: as `ChildProcess.recv` does.
+        """
+        deadline = time.monotonic() + timeout_s
+        found = []
+        for child in self._children:
+            if not child.poll(max(deadline - time.monotonic(), 0.0)):
+                raise child.stuck(f"has not started within {timeout_s:g} s")
+            found.append(child.recv())
+        return found
+
+    def failure(self) -> BaseException | None:
+        """Return why the first child that failed did so, None if none has."""
+        errors = (child.failure() for child in self._children)
+        return next((error for error in errors if error is not None), None)
+
     def wait(self, timeout_s: float | None = None) -> list[ChildProcess]:
         """Return the children whose `recv` would return or raise at once; wait until there is one.
 
@@ -182,6 +205,26 @@ class Supervisor(Closing):
     def close(self) -> None:
         self._closed = True
         close_all(self._children, self.grace_s)
+
+
+class ProgressWatch:
+    """Tells which workers have made no progress for too long."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[Any, float]] = {}
+
+    def is_stuck(self, worker: int, progress: Any, timeout_s: float) -> bool:
+        """Say whether a worker's progress, a number or a text, is what it was some seconds ago."""
+        now = time.monotonic()
+        before, since = self._seen.setdefault(worker, (progress, now))
+        if before != progress:
+            self._seen[worker] = progress, now
+            return False
+        return now - since > timeout_s
+
+    def restart(self) -> None:
+        """Give all workers their whole time again."""
+        self._seen.clear()
 
 
 def _hand_over(args: tuple[Any, ...], pid: int) -> None:

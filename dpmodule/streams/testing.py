@@ -8,9 +8,7 @@ from typing import Any
 
 from ..compat import lazy
 from .abc import Stream, WorkerPool
-from .conformance.pool import PoolTrials
-from .conformance.stream import StreamTrials
-from .conformance.trial import ConformanceError, run_trials
+from .conformance import ConformanceError, PoolTrials, StreamTrials, run_trials
 
 __all__ = ["ConformanceError", "check_stream", "check_worker_pool"]
 

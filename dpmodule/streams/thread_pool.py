@@ -12,7 +12,7 @@ from typing import Any
 
 from ..base import ArgumentError, MXNetError
 from .errors import LoopClosedError
-from .mailbox import Mailbox
+from .signal_bus import Mailbox
 from .worker_pool import BaseAsyncWorker, BaseAsyncWorkerPool
 
 _NUMBERS = itertools.count()

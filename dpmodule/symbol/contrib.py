@@ -1,29 +1,101 @@
-"""Operators named ``_contrib_*``, as functions over symbols: ``sym.contrib``."""
+"""Operators named ``_contrib_*`` as functions over symbols, ``sym.contrib``, and functions made of them.
+
+Source: MXNet 1.9.1 `symbol.contrib`.
+"""
 
 from __future__ import annotations
 
+import math
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..compat import lazy
+from .creation import full
 from .op_functions import face_of, names_in
+from .symbol import Symbol, call
 
 if TYPE_CHECKING:
-    from .contrib_functions import rand_zipfian as rand_zipfian
-    from .contrib_updates import adamw_update as adamw_update
-    from .contrib_updates import mp_adamw_update as mp_adamw_update
     from .control_flow import cond as cond
     from .control_flow import foreach as foreach
     from .control_flow import while_loop as while_loop
 
-_LATER = {
-    "contrib_functions": "rand_zipfian",
-    "contrib_updates": "adamw_update mp_adamw_update",
-    "control_flow": "cond foreach while_loop",
-}
 
-__all__ = list(lazy.modules_of(_LATER))
+_LATER = {"control_flow": "cond foreach while_loop"}
+
+__all__ = [*lazy.modules_of(_LATER), "adamw_update", "mp_adamw_update", "rand_zipfian"]
 
 __getattr__, __dir__ = lazy.attributes(
     __name__, __all__, _LATER, partial(face_of, "contrib"), __package__, partial(names_in, "contrib")
 )
+
+
+def rand_zipfian(true_classes: Symbol, num_sampled: int, range_max: int) -> tuple[Symbol, Symbol, Symbol]:
+    """Draw classes, with replacement, from an approximately Zipfian distribution.
+
+    Class k has a chance of ``log((k + 2) / (k + 1)) / log(range_max + 1)``.
+
+    Args:
+        range_max: number of classes.
+
+    Returns:
+        The classes drawn, (num_sampled,) int64; the expected count of each true class, float64; and of each class
+        drawn, (num_sampled,) float64.
+    """
+    span = math.log(range_max + 1)
+    drawn = call("_random_uniform", low=0, high=span, shape=(num_sampled,), dtype="float64")
+    sampled = call("Cast", call("exp", drawn) - 1, dtype="int64") % range_max
+
+    def expected(classes: Symbol) -> Symbol:
+        number = call("Cast", classes, dtype="float64")
+        return call("log", (number + 2.0) / (number + 1.0)) / span * num_sampled
+
+    return sampled, expected(true_classes), expected(sampled)
+
+
+def _factor(rescale_grad: Symbol | float) -> Symbol:
+    if isinstance(rescale_grad, Symbol):
+        return rescale_grad
+    constant: Symbol = full(shape=(1,), val=rescale_grad)
+    return constant
+
+
+def adamw_update(
+    weight: Symbol,
+    grad: Symbol,
+    mean: Symbol,
+    var: Symbol,
+    rescale_grad: Symbol | float,
+    lr: float,
+    eta: float,
+    **attributes: Any,
+) -> Symbol:
+    """Return AdamW's new weight; see the operator `_adamw_update`.
+
+    Args:
+        **attributes: beta1, beta2, epsilon, wd, clip_gradient, and `name`.
+    """
+    update = face_of("_internal", "_adamw_update")
+    return update(weight, grad, mean, var, _factor(rescale_grad), lr=lr, eta=eta, **attributes)
+
+
+def mp_adamw_update(
+    weight: Symbol,
+    grad: Symbol,
+    mean: Symbol,
+    var: Symbol,
+    weight32: Symbol,
+    rescale_grad: Symbol | float,
+    lr: float,
+    eta: float,
+    **attributes: Any,
+) -> Symbol:
+    """Return AdamW's new weight for a 16-bit one with a float32 copy; see the operator `_mp_adamw_update`.
+
+    Args:
+        mean: running mean of the gradient, float32.
+        var: running variance of the gradient, float32.
+        weight32: float32 copy of the weight.
+        **attributes: beta1, beta2, epsilon, wd, clip_gradient, and `name`.
+    """
+    update = face_of("_internal", "_mp_adamw_update")
+    return update(weight, grad, mean, var, weight32, _factor(rescale_grad), lr=lr, eta=eta, **attributes)

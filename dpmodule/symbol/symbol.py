@@ -24,8 +24,16 @@ from ..ops import namespace_of
 from ..ops.signature import docstring, signature
 from . import bind as binding
 from .compose import apply_op, make_variable, substitute, variable_attributes, without_casts
-from .inference import Found, check_shapes, check_types, partial_shapes, partial_types
-from .listing import debug_str, set_attribute, shown
+from .inference import (
+    Found,
+    check_shapes,
+    check_types,
+    debug_str,
+    partial_shapes,
+    partial_types,
+    set_attribute,
+    shown,
+)
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -457,7 +465,7 @@ class Symbol:
             fname: path of the file.
             remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
         """
-        from ..files.atomic import write_atomically
+        from ..files import write_atomically
 
         write_atomically(fname, self.tojson(remove_amp_cast).encode("utf-8"))
 
@@ -627,7 +635,7 @@ def load(fname: str) -> Symbol:
         FileFormatError: the file is not a symbol; the text names the file.
         FileError: it cannot be read.
     """
-    from ..files.file_transaction import read_settled
+    from ..files import read_settled
 
     raw = read_settled(fname)
     try:

@@ -9,11 +9,20 @@ from .compare import assert_almost_equal_with_err as assert_almost_equal_with_er
 from .compare import assert_exception as assert_exception
 from .compare import checkShapes as checkShapes
 from .compare import compare_ndarray_tuple as compare_ndarray_tuple
+from .compare import default_atols as default_atols
+from .compare import default_dtype as default_dtype
+from .compare import default_numeric_eps as default_numeric_eps
+from .compare import default_rtols as default_rtols
+from .compare import effective_dtype as effective_dtype
+from .compare import get_atol as get_atol
+from .compare import get_etol as get_etol
+from .compare import get_rtol as get_rtol
+from .compare import get_tolerance as get_tolerance
+from .compare import get_tols as get_tols
 from .compare import locationError as locationError
 from .compare import same as same
 from .compare import same_array as same_array
 from .compare import same_symbol_structure as same_symbol_structure
-from .consistency import check_consistency as check_consistency
 from .datasets import download as download
 from .datasets import download_model as download_model
 from .datasets import get_bz2_data as get_bz2_data
@@ -23,21 +32,19 @@ from .datasets import get_mnist_iterator as get_mnist_iterator
 from .datasets import get_mnist_pkl as get_mnist_pkl
 from .datasets import get_mnist_ubyte as get_mnist_ubyte
 from .datasets import get_zip_data as get_zip_data
-from .distributions import chi_square_check as chi_square_check
-from .distributions import gen_buckets_probs_with_ppf as gen_buckets_probs_with_ppf
-from .distributions import mean_check as mean_check
-from .distributions import var_check as var_check
-from .distributions import verify_generator as verify_generator
+from .gradients import check_consistency as check_consistency
 from .gradients import check_numeric_gradient as check_numeric_gradient
 from .gradients import numeric_grad as numeric_grad
-from .optimizers import compare_optimizer as compare_optimizer
 from .samples import assign_each as assign_each
 from .samples import assign_each2 as assign_each2
+from .samples import chi_square_check as chi_square_check
 from .samples import collapse_sum_like as collapse_sum_like
 from .samples import create_2d_tensor as create_2d_tensor
 from .samples import create_vector as create_vector
+from .samples import gen_buckets_probs_with_ppf as gen_buckets_probs_with_ppf
 from .samples import get_identity_mat as get_identity_mat
 from .samples import get_identity_mat_batch as get_identity_mat_batch
+from .samples import mean_check as mean_check
 from .samples import new_matrix_with_real_eigvals_2d as new_matrix_with_real_eigvals_2d
 from .samples import new_matrix_with_real_eigvals_nd as new_matrix_with_real_eigvals_nd
 from .samples import new_orthonormal_matrix_2d as new_orthonormal_matrix_2d
@@ -51,6 +58,9 @@ from .samples import rand_shape_nd as rand_shape_nd
 from .samples import random_arrays as random_arrays
 from .samples import random_sample as random_sample
 from .samples import random_uniform_arrays as random_uniform_arrays
+from .samples import var_check as var_check
+from .samples import verify_generator as verify_generator
+from .sparse import compare_optimizer as compare_optimizer
 from .sparse import create_sparse_array as create_sparse_array
 from .sparse import create_sparse_array_zd as create_sparse_array_zd
 from .sparse import rand_ndarray as rand_ndarray
@@ -72,16 +82,6 @@ from .symbols import check_speed as check_speed
 from .symbols import check_symbolic_backward as check_symbolic_backward
 from .symbols import check_symbolic_forward as check_symbolic_forward
 from .symbols import simple_forward as simple_forward
-from .tolerance import default_atols as default_atols
-from .tolerance import default_dtype as default_dtype
-from .tolerance import default_numeric_eps as default_numeric_eps
-from .tolerance import default_rtols as default_rtols
-from .tolerance import effective_dtype as effective_dtype
-from .tolerance import get_atol as get_atol
-from .tolerance import get_etol as get_etol
-from .tolerance import get_rtol as get_rtol
-from .tolerance import get_tolerance as get_tolerance
-from .tolerance import get_tols as get_tols
 
 __all__ = lazy.handed_on(vars())
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files.atomic import write_atomically
+from ..files import write_atomically
 from ..io import NDArrayIter
 
 _HOST = "http://data.mxnet.io/"

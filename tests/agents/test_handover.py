@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from dpmodule.agents import handover
-from dpmodule.agents.handover import Bell, Board, BoardOrders, Desk
+from dpmodule.agents.handover import Board, BoardOrders, Desk
+from dpmodule.streams.synchronization import Signal
 
 PARLEY, LOOK = 2, 4
 
@@ -111,7 +112,7 @@ def test_orders_arrive_while_both_sides_sleep_and_wake(board, may_spin):
 
 def test_a_bell_that_stays_silent_costs_a_moment(board, monkeypatch):
     monkeypatch.setattr(handover, "LOOK_S", 0.02)
-    monkeypatch.setattr(Bell, "ring", lambda self: None)
+    monkeypatch.setattr(Signal, "give", lambda self: None)
     orders, found = BoardOrders(board, may_spin=False), []
     thread = threading.Thread(target=lambda: found.append(Desk(board, 0, may_spin=False).take()))
     thread.start()
@@ -134,28 +135,10 @@ def test_an_end_that_is_watched_is_an_alarm(board):
     read, write = os.pipe()
     orders = BoardOrders(board)
     orders.watch([read])
-    board.parent_bell.ring()
+    board.parent_signal.give()
     assert orders.sleep(lambda: None) is None
     assert not orders.is_alarmed
     os.close(write)
     assert orders.sleep(lambda: None) is None
     assert orders.is_alarmed
     os.close(read)
-
-
-@pytest.mark.parametrize("has_eventfd", [True, False])
-def test_a_bell_rings_until_it_is_silenced_and_is_given_back(monkeypatch, has_eventfd):
-    if not has_eventfd:
-        monkeypatch.delattr(os, "eventfd", raising=False)
-    before = len(os.listdir("/proc/self/fd"))
-    bell = Bell()
-    for _ in range(3):
-        bell.ring()
-    assert os.read(bell.fileno(), 64)
-    bell.silence()
-    with pytest.raises(BlockingIOError):
-        os.read(bell.fileno(), 64)
-    bell.close()
-    bell.close()
-    bell.ring()
-    assert len(os.listdir("/proc/self/fd")) == before

@@ -12,7 +12,7 @@ from dpmodule.agents import (
     aggregate_metrics,
 )
 from dpmodule.agents.metrics import bleu, exact_match, f1_score, normalize_answer, round_sigfigs
-from dpmodule.agents.tally import SumColumns
+from dpmodule.agents.shared_state import SumColumns
 from dpmodule.base import ArgumentError
 
 

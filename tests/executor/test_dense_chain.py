@@ -12,7 +12,7 @@ from dpmodule.base import NodeError
 from dpmodule.executor import dense_chain, packed_weights
 from dpmodule.executor.dense_chain import ChainRoot
 from dpmodule.ops import exposure
-from dpmodule.ops.nn import small_matmul
+from dpmodule.ops.nn import linear
 
 S = mx.sym
 FUNCTIONS = {"relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}
@@ -166,7 +166,7 @@ def calls(monkeypatch):
 
     def dense(data, layers):
         found.append(len(layers))
-        return small_matmul.dense(data, layers)
+        return linear.dense(data, layers)
 
     monkeypatch.setattr(dense_chain, "dense", dense)
     yield found

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dpmodule.ops import get
-from dpmodule.ops.infer import infer_shape, infer_type
+from dpmodule.ops.shapes import infer_shape, infer_type
 from dpmodule.ops.spec import Env
 
 

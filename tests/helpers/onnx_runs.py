@@ -8,7 +8,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 
 import dpmodule as mx
 from dpmodule.onnx.export import make_model
-from dpmodule.onnx.inputs import described_inputs, input_names
+from dpmodule.onnx.prediction import described_inputs, input_names
 
 __all__ = [
     "again",

@@ -10,7 +10,7 @@ import torch
 from dpmodule import ops
 from dpmodule.ops.attrs import to_text
 from dpmodule.ops.dtypes import name_of
-from dpmodule.ops.infer import infer_shape, infer_type
+from dpmodule.ops.shapes import infer_shape, infer_type
 from dpmodule.ops.spec import AUX, Env
 
 CPU = torch.device("cpu")

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from dpmodule.files import atomic
+from dpmodule import files
 
 __all__ = ["arrays_of", "attend", "fill", "killed_while_writing", "values"]
 
@@ -46,4 +46,4 @@ def killed_while_writing(path):
         file.flush()
         os._exit(9)
 
-    atomic.write_atomically(path, writer)
+    files.write_atomically(path, writer)

@@ -258,7 +258,7 @@ def test_an_error_comes_in_its_turn_and_again_until_reset():
                 next(batches)
             assert caught.value.args == ("no such batch", 5)
             assert "in _fail" in caught.value.__cause__.text
-            assert "feed_worker.py" not in caught.value.__cause__.text
+            assert "process_feed.py" not in caught.value.__cause__.text
         batches.reset()
         assert len(list(batches)) == 8
 

@@ -8,7 +8,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
-from dpmodule.kvstore.compress import pack, quantize, unpack
+from dpmodule.kvstore.transfer import pack, quantize, unpack
 from helpers.dist_programs import mlp
 from helpers.programs import TESTS, run_module
 from helpers.ranks import ranks, run_ranks

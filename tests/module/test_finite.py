@@ -8,7 +8,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, NonFiniteError
-from dpmodule.devices.host_copy import HostCopy
+from dpmodule.devices.device_transfer import HostCopy
 from dpmodule.module.finite import Findings, LateFindings, Look
 
 S = mx.sym

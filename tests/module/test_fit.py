@@ -1,11 +1,15 @@
+import io
 import logging
 import os
 import signal
+import sys
 import threading
+import types
 
 import numpy as np
 import pytest
 import torch
+import tqdm
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, NonFiniteError, ShapeError, StateError
@@ -469,3 +473,66 @@ def test_monitor_shows_operators_and_changes_nothing():
     ]
     for name, value in plain.get_params()[0].items():
         np.testing.assert_array_equal(watched.get_params()[0][name].asnumpy(), value.asnumpy())
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def fitted(stderr, monkeypatch, **options):
+    """Return what `fit` writes to stderr in two epochs of three batches."""
+    monkeypatch.setattr("sys.stderr", stderr)
+    data = mx.io.NDArrayIter(*blobs(48), batch_size=16)
+    mx.mod.Module(mlp()).fit(data, num_epoch=2, optimizer_params=SGD, **options)
+    return stderr.getvalue()
+
+
+def test_fit_shows_a_bar_in_a_terminal(monkeypatch):
+    said = fitted(Terminal(), monkeypatch)
+    for epoch in ("Epoch 0: 100%", "Epoch 1: 100%"):
+        assert epoch in said
+    assert "3/3" in said
+    assert "accuracy=" in said
+
+
+def test_fit_shows_a_bar_in_a_notebook(monkeypatch):
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    assert "Epoch 1: 100%" in fitted(io.StringIO(), monkeypatch)
+
+
+def test_the_bar_learns_how_many_batches_an_epoch_has(monkeypatch):
+    monkeypatch.setattr("sys.stderr", Terminal())
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(*map(torch.from_numpy, blobs(48))), batch_size=16
+    )
+    mx.mod.Module(mlp()).fit(loader, num_epoch=2, optimizer_params=SGD)
+    first, _, second = sys.stderr.getvalue().partition("Epoch 1")
+    assert "3batch" in first
+    assert "3/3" not in first
+    assert "3/3" in second
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"progress": False},
+        {"dry_run": True},
+        {"batch_end_callback": mx.callback.Speedometer(16, 100)},
+        {"batch_end_callback": [mx.callback.ProgressBar(total=3)]},
+        {"batch_end_callback": mx.callback.TqdmBar(disable=True)},
+    ],
+    ids=lambda options: f"{[*options][0]}-{type([*options.values()][0]).__name__}",
+)
+def test_fit_shows_no_bar_where_a_program_reports_progress_or_wants_none(options, monkeypatch):
+    assert fitted(Terminal(), monkeypatch, **options) == ""
+
+
+def test_fit_shows_no_bar_in_files_nor_within_another_bar(monkeypatch):
+    assert fitted(io.StringIO(), monkeypatch) == ""
+    monkeypatch.setenv("DPMODULE_PROGRESS", "0")
+    assert fitted(Terminal(), monkeypatch) == ""
+    monkeypatch.delenv("DPMODULE_PROGRESS")
+    for _ in tqdm.tqdm(range(1), desc="outer", file=io.StringIO()):
+        assert fitted(Terminal(), monkeypatch) == ""

@@ -27,6 +27,7 @@ def test_it_is_active_where_there_is_a_compiler():
 def test_all_kernels_stay_within_the_instructions_that_are_asked_for(isa, width):
     code = (
         "from dpmodule import native\n"
+        "from dpmodule.ops.nn import linear\n"
         "from ops.nn import test_lstm as chains, test_native_norm as norms, test_small_matmul as products\n"
         "from ops.nn import test_small_pool as pools, test_small_softmax as rows, test_few_rows as few\n"
         "from ops.nn import test_conv3x3 as windows, test_tiled_conv as convolutions\n"
@@ -41,7 +42,7 @@ def test_all_kernels_stay_within_the_instructions_that_are_asked_for(isa, width)
         "    windows.test_kernels_compute_all_three()\n"
         "if native.core.convolution_block(64):\n"
         "    convolutions.test_a_sum_may_be_written_over_the_other_summand()\n"
-        "rows.small_matmul._native = rows.Wide\n"
+        "linear._native = rows.Wide\n"
         "rows.test_a_row_depends_on_no_other()\n"
         "rows.test_nan_and_infinity_are_torchs()\n"
         "print(native.core.vector_width)"

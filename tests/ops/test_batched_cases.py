@@ -4,7 +4,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import ops
-from dpmodule.ops.infer import infer_shape
+from dpmodule.ops.shapes import infer_shape
 from dpmodule.ops.spec import NEVER, ROWS, SHARE, Env
 from helpers.op_case import parsed
 from helpers.op_tables import arrays_of, recorded_calls, table_rows

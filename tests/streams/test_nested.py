@@ -4,11 +4,13 @@ import collections
 import dataclasses
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpmodule as mx
 from dpmodule.streams import StructureError, nested
 from helpers.pipes import Frozen, Named, Pair, same
 
@@ -141,3 +143,81 @@ def test_results_of_torch_with_names_keep_their_type():
     again = nested.unflatten(outline, leaves)
     assert type(again) is type(found)
     assert again.indices.tolist() == [1]
+
+
+@dataclasses.dataclass
+class Example:
+    name: str
+    values: object
+
+
+ARRAYS = [
+    np.arange(6.0).reshape(2, 3),
+    np.arange(6).reshape(2, 3).T,
+    np.arange(6, dtype=np.float16)[::-1],
+    np.arange(12, dtype=np.int16)[::2],
+    np.zeros((0, 3), np.bool_),
+    np.float32([[1, 2], [3, 4]])[:, ::-1],
+    np.frombuffer(b"abcd", np.uint8),
+    np.array(5.0),
+    np.array([1 + 2j]),
+    np.arange(3, dtype=">i4"),
+    np.array(["text"]),
+    np.arange(3, dtype=np.uint64),
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.strides}")
+def test_an_object_with_arrays(array):
+    data, tensors = nested.split_object({"a": array})
+    found = nested.join_object(data, tensors)["a"]
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, array)
+
+
+def test_tensors_are_taken_out_once_and_lie_in_the_given_memory():
+    shared = torch.ones(1000, requires_grad=True)
+    value = [shared, Example("x", (shared, torch.zeros(2, dtype=torch.bfloat16))), None, "text"]
+    data, tensors = nested.split_object(value)
+    assert len(tensors) == 2
+    assert len(data) < 500
+    assert tensors[0].data_ptr() == shared.data_ptr()
+    found = nested.join_object(data, tensors)
+    assert found[0] is found[1].values[0]
+    assert found[0].data_ptr() == shared.data_ptr()
+    assert found[1].values[1].dtype == torch.bfloat16
+
+
+def test_ndarrays_lie_in_the_given_memory():
+    value = mx.io.DataBatch([mx.nd.ones((3, 4))], [mx.nd.array([1, 2, 3], dtype="int32")], pad=1)
+    data, tensors = nested.split_object(value)
+    found = nested.join_object(data, tensors)
+    assert found.data[0].tensor.data_ptr() == tensors[0].data_ptr()
+    assert found.label[0].dtype == np.int32
+    assert found.pad == 1
+
+
+class Made:
+    """Makes arrays for its pickle only."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __reduce__(self):
+        return made, (torch.full((3,), float(self.number)), np.full(3, float(self.number))[::-1])
+
+
+def made(tensor, array):
+    assert tensor.tolist() == array.tolist()
+    return tensor.tolist()
+
+
+def test_arrays_that_are_made_for_the_pickle():
+    data, tensors = nested.split_object([Made(number) for number in range(20)])
+    assert nested.join_object(data, tensors) == [[number] * 3 for number in range(20)]
+
+
+def test_sparse_tensors_go_as_their_parts():
+    data, tensors = nested.split_object(torch.eye(3).to_sparse())
+    assert len(tensors) == 2
+    assert torch.equal(nested.join_object(data, tensors).to_dense(), torch.eye(3))

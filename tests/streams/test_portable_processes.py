@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from dpmodule.streams import lifeline
+from dpmodule.streams import child
 from dpmodule.streams.errors import WorkerDied, WorkerStuck
 from dpmodule.streams.supervisor import Supervisor
 from helpers import child_targets
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWa
 def other_system(monkeypatch):
     for name in ("memfd_create", "pidfd_open", "preadv"):
         monkeypatch.delattr(os, name)
-    monkeypatch.setattr(lifeline, "_SET_SIGNAL", None)
+    monkeypatch.setattr(child, "_SET_SIGNAL", None)
     before = resources()
     yield
     assert resources() == before

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base import FileError, FileFormatError
 from ...devices.generators import host
-from ...files.file_kind import regular_file
+from ...files import regular_file
 from ..arguments import file_name, flag, place, whole
 from ..collection import ParameterCollection, as_collection
 from ..errors import BoundsError, ShapeError, foreign_value, user_line

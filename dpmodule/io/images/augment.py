@@ -15,7 +15,7 @@ from ...ops.image.resize import pick_method, resize, short_edge_size
 from ..std_random import StandardDraws
 
 if TYPE_CHECKING:
-    from ..options import OptionValues
+    from ..data_iter import OptionValues
 
 
 def check_augmentation(owner: str, o: OptionValues) -> None:

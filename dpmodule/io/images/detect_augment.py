@@ -17,7 +17,7 @@ from ..std_random import StandardDraws
 from .augment import resized, shorter_edge, with_alpha
 
 if TYPE_CHECKING:
-    from ..options import OptionValues
+    from ..data_iter import OptionValues
 
 
 class Objects:

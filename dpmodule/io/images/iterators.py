@@ -11,9 +11,8 @@ import torch
 from ...base import ArgumentError, FileFormatError, ShapeError, np_dtype
 from ...ops.image.codec import COLOR, GREY, UNCHANGED, decode
 from ...recordio import IRHeader
-from ..data_iter import MXDataIter
+from ..data_iter import MXDataIter, check_parts, describe, parse_options
 from ..desc import DataDesc
-from ..options import check_parts, describe, parse_options
 from ..std_random import StandardDraws
 from .augment import augment, check_augmentation, only_cuts
 from .detect_augment import Objects, augment_objects, check_samplers
@@ -22,7 +21,7 @@ from .options import CLASSIFY, DETECT
 from .pipeline import ImageList, ImageSource, RecordSource
 
 if TYPE_CHECKING:
-    from ..options import OptionValues
+    from ..data_iter import OptionValues
 
 
 _logger = logging.getLogger(__name__)

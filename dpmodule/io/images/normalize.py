@@ -17,7 +17,7 @@ from ...recordio import unpack
 from ..std_random import StandardDraws
 
 if TYPE_CHECKING:
-    from ..options import OptionValues
+    from ..data_iter import OptionValues
     from .pipeline import RecordSource
 
 _logger = logging.getLogger(__name__)

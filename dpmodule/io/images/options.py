@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ops.attrs import boolean, choice, integer, ints, optional, real, reals, shape, string
 from ...ops.spec import Attr
-from ..options import BATCH, NAMES, PARTS, PREFETCH, THREADS, Options
+from ..data_iter import BATCH, NAMES, PARTS, PREFETCH, THREADS, Options
 
 _NOT_NEGATIVE = integer(low=0)
 _METHODS = "0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos, 9 chosen by size, 10 random"

@@ -16,11 +16,11 @@ import torch
 
 from ...base import ArgumentError, FileError, FileFormatError, MXNetError
 from ...context import cpu
-from ...files.file_kind import likely_kind, regular_file
+from ...files import likely_kind, regular_file
 from ...ndarray import NDArray
 from ...recordio import IRHeader, unpack
+from ...recordio.files import load_index
 from ...recordio.framing import RecordFile
-from ...recordio.index import load_index
 from ..data_iter import Rounds
 from ..desc import DataDesc
 from ..iterator import DataBatch
@@ -28,7 +28,7 @@ from ..parsing import input_files
 from ..std_random import StandardDraws
 
 if TYPE_CHECKING:
-    from ..options import OptionValues
+    from ..data_iter import OptionValues
 
 
 _HEAD = struct.Struct("<4sII")

@@ -1,4 +1,4 @@
-// The Python type HogwildRun: workers at work, and plans as Python gives them (NativePlan in hogwild/native_plan.py). The GIL
+// The Python type HogwildRun: workers at work, and plans as Python gives them (NativePlan in hogwild/native_engine.py). The GIL
 // is free while somebody waits for the workers.
 #include <algorithm>
 #include <cstring>

@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 
-from .build import GraphBuilder
-from .call import NodeCall, Translator
+from .build import GraphBuilder, NodeCall, Translator
+from .check import Refused
 from .forms import (
     LONGEST,
-    arith,
     common_shape,
     dynamic,
     expand,
@@ -20,15 +19,12 @@ from .forms import (
     normal,
     positions,
     reshape,
-    same_type,
     squeeze,
     transpose,
     unsqueeze,
 )
-from .problems import Refused
-from .tensors import DTYPES
-from .value import OnnxValue
-from .worlds import Sizes
+from .read import DTYPES
+from .value import OnnxValue, Sizes, same_type
 
 _MANY = 2**62
 
@@ -96,7 +92,7 @@ def _reshape(c: NodeCall) -> OnnxValue:
                 raise Refused(f"{dims} does not fit into {target}")
             target = tuple(math.prod(dims) // rest if d == -1 else d for d in target)
         targets.append(target)
-    return reshape(c.b, x, tuple(targets))
+    return reshape(x, tuple(targets))
 
 
 def _flatten(c: NodeCall) -> OnnxValue:
@@ -104,25 +100,21 @@ def _flatten(c: NodeCall) -> OnnxValue:
     axis = c.attrs["axis"] % x.rank if c.attrs["axis"] < 0 else c.attrs["axis"]
     if axis == 1 and x.rank > 1:
         return x if x.rank == 2 else c.b("Flatten", x)
-    return reshape(c.b, x, tuple((math.prod(d[:axis]), math.prod(d[axis:])) for d in x.dims))
-
-
-def _squeeze(c: NodeCall) -> OnnxValue:
-    return squeeze(c.b, c.x, c.fixed_ints("axes", 1))
+    return reshape(x, tuple((math.prod(d[:axis]), math.prod(d[axis:])) for d in x.dims))
 
 
 def _unsqueeze(c: NodeCall) -> OnnxValue:
     axes = c.fixed_ints("axes", 1)
     if axes is None:
         raise Refused("axes is missing")
-    return unsqueeze(c.b, c.x, axes)
+    return unsqueeze(c.x, axes)
 
 
 def _concat(c: NodeCall) -> OnnxValue:
     values = [v for i in range(len(c.inputs)) if (v := c.maybe(i)) is not None]
     if not values:
         return c.x
-    values = same_type(c.b, *values)
+    values = same_type(*values)
     if len(values) == 1:
         return values[0]
     return c.b("Concat", *values, dim=normal(c.attrs["axis"], values[0].rank))
@@ -145,26 +137,26 @@ def _split(c: NodeCall) -> list[OnnxValue]:
     if whole is not None and sum(sizes) != whole:
         raise Refused(f"split {sizes} of an axis of {whole} elements")
     if min(sizes) == 0:
-        return [_slice_of(b, x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
+        return [_slice_of(x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
     if len(set(sizes)) == 1:
         return b.many("SliceChannel", x, num_outputs=count, axis=axis)
     places = [sum(sizes[:i]) for i in range(count)]
     return b.many("_split_v2", x, indices=tuple(places), axis=axis)
 
 
-def _slice_of(b: GraphBuilder, x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
-    each = (begin,) * b.worlds
-    return cut(b, x, axis, each, tuple(n + size for n in each))
+def _slice_of(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
+    each = (begin,) * x.b.worlds
+    return cut(x, axis, each, tuple(n + size for n in each))
 
 
-def cut(b: GraphBuilder, x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> OnnxValue:
+def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> OnnxValue:
     """Cut a range out of an axis.
 
     Args:
         axis: along which axis.
         ends: one after the last position; -1 for the front itself where `step` is negative.
     """
-    sizes = x.axis(axis)
+    b, sizes = x.b, x.axis(axis)
     counts = tuple(len(range(m, n, step)) for m, n in zip(begins, ends))
     if not any(counts):
         nothing = torch.zeros((*x.shapes[0][:axis], 0, *x.shapes[0][axis + 1 :]))
@@ -219,7 +211,7 @@ def _slice(c: NodeCall) -> OnnxValue:
             slice(s[i], e[i] if step > 0 or e[i] >= -n else None, step).indices(n)
             for s, e, n in zip(starts, ends, x.axis(axis))
         ]
-        x = cut(b, x, axis, tuple(r[0] for r in ranges), tuple(r[1] for r in ranges), step)
+        x = cut(x, axis, tuple(r[0] for r in ranges), tuple(r[1] for r in ranges), step)
     return x
 
 
@@ -268,21 +260,19 @@ def _tile(c: NodeCall) -> OnnxValue:
     for axis in range(x.rank):
         counts = tuple(each[axis] for each in repeats)
         apart = expand(
-            b, unsqueeze(b, x, [axis]), tuple((*s[:axis], n, *s[axis:]) for s, n in zip(x.shapes, counts))
+            unsqueeze(x, [axis]), tuple((*s[:axis], n, *s[axis:]) for s, n in zip(x.shapes, counts))
         )
-        x = reshape(
-            b, apart, tuple((*s[:axis], s[axis] * n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts))
-        )
+        x = reshape(apart, tuple((*s[:axis], s[axis] * n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts)))
     return x
 
 
 def _expand(c: NodeCall) -> OnnxValue:
-    b, x = c.b, c.x
+    x = c.x
     wanted = c.ints("shape", 1) or []
     shapes = [common_shape(dims, target) for dims, target in zip(x.dims, wanted)]
     if math.prod(shapes[0]) > 2**40:
         raise Refused(f"an array of shape {shapes[0]}")
-    return expand(b, x, tuple(shapes))
+    return expand(x, tuple(shapes))
 
 
 def _of_shape(c: NodeCall) -> OnnxValue:
@@ -317,18 +307,16 @@ def _range(c: NodeCall) -> OnnxValue:
         raise Refused(f"{counts[0]} elements")
     if dynamic(counts) and b.fixed(start) is None:
         line = positions(b, counts, 0, 1, start.dtype)
-        return arith(b, "plus", arith(b, "mul", line, gap), start)
+        return line * gap + start
     lines = [torch.arange(n) for n in counts]
     begin = b.fixed(start)
     if begin is None:
-        return arith(b, "plus", b.constant(lines[0] * gap, start.dtype), start)
+        return b.constant(lines[0] * gap, start.dtype) + start
     if not dynamic(counts):
         values = lines[0].double() * gap + float(begin)
         return b.constant(values, start.dtype)
     line = positions(b, counts, 0, 1, start.dtype)
-    made = (
-        arith(b, "plus", arith(b, "mul", line, gap), float(begin)) if (gap, float(begin)) != (1, 0) else line
-    )
+    made = line * gap + float(begin) if (gap, float(begin)) != (1, 0) else line
     made = made.again()
     made.known = tuple((n.double() * gap + float(begin)).to(begin.dtype) for n in lines)
     return made
@@ -346,19 +334,17 @@ def _pad(c: NodeCall) -> OnnxValue:
         raise Refused(f"pads {pads[0]} for {len(places)} axes")
     half = len(places)
     widths = {a: (tuple(p[i] for p in pads), tuple(p[i + half] for p in pads)) for i, a in enumerate(places)}
-    return padded(b, x, widths, mode, value)
+    return padded(x, widths, mode, value)
 
 
-def padded(
-    b: GraphBuilder, x: OnnxValue, widths: dict[int, tuple[Sizes, Sizes]], mode: str, value: float
-) -> OnnxValue:
+def padded(x: OnnxValue, widths: dict[int, tuple[Sizes, Sizes]], mode: str, value: float) -> OnnxValue:
     """Put elements before and after axes."""
     for axis, (before, after) in widths.items():
         sizes = x.axis(axis)
         begins = tuple(max(0, -n) for n in before)
         ends = tuple(size - max(0, -n) for size, n in zip(sizes, after))
         if any(begins) or ends != sizes:
-            x = cut(b, x, axis, begins, ends)
+            x = cut(x, axis, begins, ends)
     widths = {
         axis: (tuple(max(0, n) for n in before), tuple(max(0, n) for n in after))
         for axis, (before, after) in widths.items()
@@ -369,17 +355,15 @@ def padded(
         return x
     if static and x.rank >= 3 and min(widths) >= 2 and mode != "wrap" and x.rank <= 5 and "float" in x.dtype:
         numbers = [n for axis in range(x.rank) for n in (p[0] for p in widths.get(axis, ((0,), (0,))))]
-        made: OnnxValue = b("Pad", x, mode=mode, pad_width=tuple(numbers), constant_value=value)
+        made: OnnxValue = x.b("Pad", x, mode=mode, pad_width=tuple(numbers), constant_value=value)
         return made
     for axis, (before, after) in widths.items():
-        x = _padded_axis(b, x, axis, before, after, mode, value)
+        x = _padded_axis(x, axis, before, after, mode, value)
     return x
 
 
-def _padded_axis(
-    b: GraphBuilder, x: OnnxValue, axis: int, before: Sizes, after: Sizes, mode: str, value: float
-) -> OnnxValue:
-    parts = [x]
+def _padded_axis(x: OnnxValue, axis: int, before: Sizes, after: Sizes, mode: str, value: float) -> OnnxValue:
+    b, parts = x.b, [x]
     for counts, is_front in ((before, True), (after, False)):
         if not any(counts):
             continue
@@ -389,33 +373,30 @@ def _padded_axis(
             shape = tuple((*s[:axis], n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts))
             piece = filled(b, shape, value, x.dtype)
         else:
-            piece = _mirrored(b, x, axis, counts, is_front, mode)
+            piece = _mirrored(x, axis, counts, is_front, mode)
         parts = [piece, *parts] if is_front else [*parts, piece]
     return b("Concat", *parts, dim=axis)
 
 
-def _mirrored(
-    b: GraphBuilder, x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str
-) -> OnnxValue:
+def _mirrored(x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str) -> OnnxValue:
     """Return what modes other than constant put before or after an axis."""
     sizes, first = x.axis(axis), (0,) * len(counts)
     if mode == "edge":
         one = cut(
-            b, x, axis, *((first, (1,) * len(counts)) if is_front else (tuple(n - 1 for n in sizes), sizes))
+            x, axis, *((first, (1,) * len(counts)) if is_front else (tuple(n - 1 for n in sizes), sizes))
         )
-        return expand(b, one, tuple((*s[:axis], n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts)))
+        return expand(one, tuple((*s[:axis], n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts)))
     if any(n >= size for n, size in zip(counts, sizes)):
         raise Refused(f"pads of {counts[0]} elements, as many as the axis has")
     if mode == "wrap":
         return cut(
-            b,
             x,
             axis,
             *((tuple(s - n for s, n in zip(sizes, counts)), sizes) if is_front else (first, counts)),
         )
     begins = (1,) * len(counts) if is_front else tuple(s - 1 - n for s, n in zip(sizes, counts))
-    piece = cut(b, x, axis, begins, tuple(m + n for m, n in zip(begins, counts)))
-    return b("reverse", piece, axis=axis)
+    piece = cut(x, axis, begins, tuple(m + n for m, n in zip(begins, counts)))
+    return x.b("reverse", piece, axis=axis)
 
 
 def _one_hot(c: NodeCall) -> OnnxValue:
@@ -425,14 +406,14 @@ def _one_hot(c: NodeCall) -> OnnxValue:
     axis = normal(c.attrs["axis"], x.rank + 1)
     hot: OnnxValue = b(
         "one_hot",
-        arith(b, "mod", x, float(depth)),
+        x % float(depth),
         depth=depth,
         on_value=on,
         off_value=off,
         dtype=c.value(2).dtype,
     )
     order = [*range(axis), x.rank, *range(axis, x.rank)]
-    return transpose(b, hot, order)
+    return transpose(hot, order)
 
 
 def _eye_like(c: NodeCall) -> OnnxValue:
@@ -449,16 +430,16 @@ def _blocks(c: NodeCall) -> OnnxValue:
     if size < 1:
         raise Refused(f"blocksize {size}")
     if c.kind == "SpaceToDepth" and c.attrs.get("mode", "DCR") == "CRD":
-        apart = reshape(b, x, tuple((n, d, h // size, size, w // size, size) for n, d, h, w in x.shapes))
-        turned = transpose(b, apart, (0, 1, 3, 5, 2, 4))
-        return reshape(b, turned, tuple((n, d * size**2, h // size, w // size) for n, d, h, w in x.shapes))
+        apart = reshape(x, tuple((n, d, h // size, size, w // size, size) for n, d, h, w in x.shapes))
+        turned = transpose(apart, (0, 1, 3, 5, 2, 4))
+        return reshape(turned, tuple((n, d * size**2, h // size, w // size) for n, d, h, w in x.shapes))
     if c.kind == "SpaceToDepth":
         return b("space_to_depth", x, block_size=size)
     if c.attrs.get("mode", "DCR") == "DCR":
         return b("depth_to_space", x, block_size=size)
-    apart = reshape(b, x, tuple((n, d // size**2, size, size, h, w) for n, d, h, w in x.shapes))
-    turned = transpose(b, apart, (0, 1, 4, 2, 5, 3))
-    return reshape(b, turned, tuple((n, d // size**2, h * size, w * size) for n, d, h, w in x.shapes))
+    apart = reshape(x, tuple((n, d // size**2, size, size, h, w) for n, d, h, w in x.shapes))
+    turned = transpose(apart, (0, 1, 4, 2, 5, 3))
+    return reshape(turned, tuple((n, d // size**2, h * size, w * size) for n, d, h, w in x.shapes))
 
 
 def _col2im(c: NodeCall) -> OnnxValue:
@@ -479,7 +460,7 @@ def _col2im(c: NodeCall) -> OnnxValue:
 
 
 def _center(c: NodeCall) -> OnnxValue:
-    b, x = c.b, c.x
+    x = c.x
     wanted = c.ints("shape", 1) or []
     axes = [normal(a, x.rank) for a in c.attrs.get("axes") or range(x.rank)]
     widths = {}
@@ -489,7 +470,7 @@ def _center(c: NodeCall) -> OnnxValue:
             tuple(g // 2 if g >= 0 else -(-g // 2) for g in gaps),
             tuple(g - g // 2 if g >= 0 else g + (-g // 2) for g in gaps),
         )
-    return padded(b, x, widths, "constant", 0.0)
+    return padded(x, widths, "constant", 0.0)
 
 
 TABLE: dict[str, Translator] = {
@@ -511,7 +492,7 @@ TABLE: dict[str, Translator] = {
     "Slice": _slice,
     "SpaceToDepth": _blocks,
     "Split": _split,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda c: squeeze(c.x, c.fixed_ints("axes", 1)),
     "Tile": _tile,
     "Unsqueeze": _unsqueeze,
 }

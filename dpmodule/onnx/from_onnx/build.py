@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,12 +14,11 @@ from ...graph import Entry, Node
 from ...ops import get
 from ...ops.attrs import to_text
 from ...ops.dtypes import name_of, torch_dtype
-from ...ops.infer import infer_shape, infer_type
+from ...ops.shapes import infer_shape, infer_type
 from ...ops.spec import Env, Op
 from ..hints import Hints
-from .problems import Refused
-from .value import OnnxValue
-from .worlds import Dims, Sizes
+from .check import Refused
+from .value import Dims, OnnxValue, Sizes
 
 _CPU = torch.device("cpu")
 _FOLDED = 2**24
@@ -97,7 +97,7 @@ class GraphBuilder:
         attrs = {} if dtype == "float32" and not is_open else {"__dtype__": str(dtype_code(dtype))}
         if not is_open:
             attrs["__shape__"] = to_text(held[0])
-        value = OnnxValue(held, dtype, (Node(None, name, attrs=attrs), 0))
+        value = OnnxValue(self, held, dtype, (Node(None, name, attrs=attrs), 0))
         value.is_scalar, value.scope, value.name = not shapes[0], self.scope, name
         self.offer(value)
         return value
@@ -128,7 +128,7 @@ class GraphBuilder:
         held = [t.reshape(1) if t.dim() == 0 else t for t in found]
         if all(t.shape == held[0].shape and bool((t == held[0]).all()) for t in held[1:]):
             held = [held[0]] * self.worlds
-        value = OnnxValue(tuple(tuple(t.shape) for t in held), name_of(held[0].dtype))
+        value = OnnxValue(self, tuple(tuple(t.shape) for t in held), name_of(held[0].dtype))
         value.known, value.is_scalar, value.scope = tuple(held), found[0].dim() == 0, self.root
         return value
 
@@ -295,7 +295,9 @@ class GraphBuilder:
         node = Node(op, self.reserve(f"{self.label}_{op.name.strip('_').lower()}"), params, {}, entries)
         node.subgraphs = subgraphs
         self.fresh.append(node)
-        values = [OnnxValue(each, dtype, (node, i)) for i, (each, dtype) in enumerate(zip(shapes, types))]
+        values = [
+            OnnxValue(self, each, dtype, (node, i)) for i, (each, dtype) in enumerate(zip(shapes, types))
+        ]
         for i, value in enumerate(values):
             value.scope, value.trains = self.scope, any(v.trains for v in inputs)
             value.known = None if known is None else known[i]
@@ -360,3 +362,71 @@ class GraphBuilder:
             found = {**scope.donors, **found}
             scope = scope.parent
         return found
+
+
+@dataclass(slots=True, eq=False)
+class NodeCall:
+    """One node.
+
+    Attributes:
+        inputs: its inputs; None for one that is left out.
+        attrs: its attributes, those with a default always.
+        since: the opset in which the operator got the form that the file uses.
+        body: translates a graph that the node carries: ``(graph, inputs) -> outputs``.
+    """
+
+    b: GraphBuilder
+    kind: str
+    inputs: list[Any]
+    attrs: dict[str, Any]
+    since: int
+    used: list[bool]
+    body: Callable[..., list[Any]]
+    read: Callable[[Any], Any]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def x(self) -> OnnxValue:
+        """The first input."""
+        return self.value(0)
+
+    def has(self, number: int) -> bool:
+        """Say whether an input is given."""
+        return number < len(self.inputs) and self.inputs[number] is not None
+
+    def value(self, number: int) -> OnnxValue:
+        """Return an input."""
+        if not self.has(number):
+            raise Refused(f"input {number} is missing")
+        found = self.inputs[number]
+        if not isinstance(found, OnnxValue):
+            raise Refused(f"input {number} is a sequence, expected an array")
+        return found
+
+    def maybe(self, number: int) -> OnnxValue | None:
+        """Return an input, None if it is left out or holds nothing."""
+        if not self.has(number):
+            return None
+        found = self.value(number)
+        return None if any(0 in shape for shape in found.shapes) else found
+
+    def ints(self, name: str, number: int) -> list[tuple[int, ...]] | None:
+        """Return integers that are an attribute in old opsets and an input in new ones, in every world."""
+        if name in self.attrs:
+            return [tuple(self.attrs[name])] * self.b.worlds
+        if not self.has(number):
+            return None
+        return self.b.numbers(self.value(number), name)
+
+    def fixed_ints(self, name: str, number: int) -> tuple[int, ...] | None:
+        """Return integers as `ints` does, which have to be the same in every world."""
+        found = self.ints(name, number)
+        if found is None:
+            return None
+        if any(each != found[0] for each in found):
+            raise Refused(f"{name} depends on the sizes of the inputs")
+        return found[0]
+
+
+Translator = Callable[[NodeCall], Any]
+"""Makes what a node does: ``(call) -> value``, or a list of values, one for each output."""

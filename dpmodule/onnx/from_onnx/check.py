@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from .problems import Problems, TooLarge
+from ...base import FileFormatError
 
 DOMAINS = ("", "ai.onnx.ml")
 OLDEST = {"": 7, "ai.onnx.ml": 1}
@@ -304,3 +304,97 @@ def schema_of(name: str, version: int, domain: str) -> Any:
 
 def _has_body(schema: Any) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+# what is wrong with a file: everything is collected, and told in one error
+
+_SHOWN = 60
+"""How many problems a message lists; of more it tells the number."""
+
+
+class Refused(Exception):
+    """A translator cannot express what a node does; the text says why."""
+
+
+class TooLarge(Exception):
+    """A file stands for more nodes than are made of one; the text says how many. Nothing else is looked at."""
+
+
+class Problems:
+    """Collects what is wrong with a file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.found: dict[str, None] = {}
+
+    def add(self, place: str, what: str) -> None:
+        """Remember a problem."""
+        text = f"{place}: {what}" if place else what
+        self.found[text.encode("utf-8", "backslashreplace").decode()] = None
+
+    def check(self) -> None:
+        """Refuse the file if anything is wrong with it."""
+        if not self.found:
+            return
+        shown = [f"  {each}" for each in list(self.found)[:_SHOWN]]
+        if len(self.found) > _SHOWN:
+            shown.append(f"  and {len(self.found) - _SHOWN} more")
+        lines = "\n".join(shown)
+        raise FileFormatError(f"{self.path}: this ONNX file cannot be imported:\n{lines}")
+
+
+# models of opsets before 7, upgraded by the converter of the package onnx
+
+_TARGET = OLDEST[""]
+
+
+def upgraded(model: Any, path: str) -> Any:
+    """Return a model of an opset before 7 in opset 7, and any other model as it is."""
+    versions = versions_of(model.opset_import)
+    old = versions.get("", _TARGET)
+    if not 0 < old < _TARGET or model.functions:
+        return model
+    from onnx import version_converter
+
+    problems = Problems(path)
+    # the converter is C++ code that relies on a sound graph
+    Checker(problems, {}, lambda domain, name: True).graph(model.graph, versions)
+    problems.check()
+    try:
+        made = version_converter.convert_version(model, _TARGET)
+    except Exception as error:  # it raises errors of many kinds
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        problems.add("", f"opset {old}, which the package onnx cannot upgrade to {_TARGET}: {why}")
+        problems.check()
+    _stand_up_slopes(model, made)
+    return made
+
+
+def _stand_up_slopes(old: Any, made: Any) -> None:
+    """Give slopes of PRelu axes of size 1 after their own: before opset 7 there is one slope for each channel.
+
+    From opset 7 on slopes broadcast, and the converter leaves them as they are.
+    """
+    import onnx
+
+    nodes = [node for node in made.graph.node if node.op_type == "PRelu"]
+    if not nodes:
+        return
+    graph = onnx.shape_inference.infer_shapes(old).graph
+    ranks = {each.name: len(each.dims) for each in graph.initializer}
+    ranks |= {
+        each.name: len(each.type.tensor_type.shape.dim)
+        for each in (*graph.input, *graph.value_info, *graph.output)
+    }
+    taken = {name for node in made.graph.node for name in (*node.input, *node.output)} | ranks.keys()
+    for node in nodes:
+        rank = ranks.get(node.input[0], 0)
+        if ranks.get(node.input[1]) != 1 or rank < 3:
+            continue
+        name = f"{node.input[1]}_of_{node.output[0]}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        axes = list(range(1, rank - 1))
+        made.graph.node.append(onnx.helper.make_node("Unsqueeze", [node.input[1]], [name], axes=axes))
+        node.input[1] = name

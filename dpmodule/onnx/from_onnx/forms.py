@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from functools import reduce
 
 import numpy as np
 import torch
@@ -13,15 +13,13 @@ from ...base import ShapeError
 from ...ops.array.codes import resolve
 from ...ops.dtypes import torch_dtype
 from .build import GraphBuilder
-from .problems import Refused
-from .value import OnnxValue
-from .worlds import Dims, Sizes
+from .check import Refused
+from .value import Dims, OnnxValue, Sizes
 
 LONGEST = 2**24
 """How many numbers a row has at most that the file only states the length of."""
 
 _TRIES = 3000
-_ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64")
 
 
 def normal(axis: int, rank: int) -> int:
@@ -36,35 +34,11 @@ def dynamic(sizes: Sizes) -> bool:
     return any(n != sizes[0] for n in sizes)
 
 
-def cast(b: GraphBuilder, x: OnnxValue, dtype: str) -> OnnxValue:
-    """Convert the element type."""
-    if x.dtype == dtype:
-        return x
-    made: OnnxValue = b("Cast", x, dtype=dtype)
-    made.is_scalar = x.is_scalar
-    return made
-
-
-def flag(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
+def flag(x: OnnxValue) -> OnnxValue:
     """Make a truth value of a number: whether it is not 0."""
     if x.dtype == "bool":
         return x
-    return cast(b, as_scalar(b("_not_equal_scalar", x, scalar=0.0), x.is_scalar), "bool")
-
-
-def as_scalar(x: OnnxValue, is_scalar: bool) -> OnnxValue:
-    """Say whether a value has no axes in ONNX."""
-    if x.is_scalar == is_scalar:
-        return x
-    made = x.again()
-    made.is_scalar = is_scalar
-    return made
-
-
-def same_type(b: GraphBuilder, *values: OnnxValue) -> list[OnnxValue]:
-    """Convert values to the widest of their types."""
-    widest = max((v.dtype for v in values), key=_ORDER.index)
-    return [cast(b, v, widest) for v in values]
+    return x.b("_not_equal_scalar", x, scalar=0.0).as_scalar(x.is_scalar).cast("bool")
 
 
 # shapes
@@ -138,25 +112,25 @@ def _fits(sources: tuple[Dims, ...], targets: tuple[Dims, ...], codes: Dims) -> 
         return False
 
 
-def reshape(b: GraphBuilder, x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
+def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
     """Give a value another shape.
 
     Args:
         targets: the shape in every world.
     """
-    is_scalar = not targets[0]
+    b, is_scalar = x.b, not targets[0]
     held = tuple(t or (1,) for t in targets)
     if any(math.prod(s) != math.prod(t) for s, t in zip(x.shapes, held)):
         raise Refused(f"{x.dims[0]} does not fit into {targets[0]}")
     if held == x.shapes:
-        return as_scalar(x, is_scalar)
+        return x.as_scalar(is_scalar)
     if x.known is not None and not x.trains and b.every(x) is not None and x.entry is None:
-        return as_scalar(b.given([t.reshape(s) for t, s in zip(x.known, held)]), is_scalar)
+        return b.given([t.reshape(s) for t, s in zip(x.known, held)]).as_scalar(is_scalar)
     codes = _Codes(x.shapes, held).find()
     if codes is not None:
-        return as_scalar(b("Reshape", x, shape=codes), is_scalar)
+        return b("Reshape", x, shape=codes).as_scalar(is_scalar)
     like = filled(b, held, 0.0, "float32")
-    return as_scalar(b("reshape_like", x, like), is_scalar)
+    return b("reshape_like", x, like).as_scalar(is_scalar)
 
 
 def _donor(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
@@ -182,7 +156,7 @@ def _donor(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
 def _moved(b: GraphBuilder, donor: tuple[OnnxValue, int], by: int) -> OnnxValue:
     """Return zeros along one axis, as many as another axis has and some more, or fewer."""
     value, axis = donor
-    line = like_axis(b, b.constant(torch.zeros(1)), 0, (value, axis))
+    line = like_axis(b.constant(torch.zeros(1)), 0, (value, axis))
     if by > LONGEST:
         raise Refused(f"an axis that is {by} longer than one of the inputs, at most {LONGEST}")
     if by > 0:
@@ -192,9 +166,9 @@ def _moved(b: GraphBuilder, donor: tuple[OnnxValue, int], by: int) -> OnnxValue:
     return made
 
 
-def like_axis(b: GraphBuilder, x: OnnxValue, axis: int, donor: tuple[OnnxValue, int]) -> OnnxValue:
+def like_axis(x: OnnxValue, axis: int, donor: tuple[OnnxValue, int]) -> OnnxValue:
     """Stretch an axis of size 1 to the size that another value has."""
-    made: OnnxValue = b("broadcast_like", x, donor[0], lhs_axes=(axis,), rhs_axes=(donor[1],))
+    made: OnnxValue = x.b("broadcast_like", x, donor[0], lhs_axes=(axis,), rhs_axes=(donor[1],))
     return made
 
 
@@ -210,10 +184,10 @@ def filled(b: GraphBuilder, targets: Sequence[Sequence[int]], value: float, dtyp
         if math.prod(start) < 2**20
         else b("_full", shape=start, value=value, dtype=dtype)
     )
-    found = as_scalar(found, not columns)
+    found = found.as_scalar(not columns)
     for axis, sizes in enumerate(columns):
         if dynamic(sizes):
-            found = like_axis(b, found, axis, _donor(b, sizes))
+            found = like_axis(found, axis, _donor(b, sizes))
     return found
 
 
@@ -227,16 +201,16 @@ def positions(
         return b.constant(torch.arange(sizes[0], dtype=torch.int64) * step + start, dtype)
     value, axis = _donor(b, sizes)
     line = b("_contrib_arange_like", value, axis=axis, start=float(start), step=float(step))
-    return cast(b, line, dtype)
+    return line.cast(dtype)
 
 
-def expand(b: GraphBuilder, x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
+def expand(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
     """Broadcast a value to a shape."""
     rank = max(len(targets[0]), x.rank)
     if not rank:
         return x
     if x.rank < rank:
-        x = reshape(b, x, tuple((1,) * (rank - len(d)) + d for d in x.dims))
+        x = reshape(x, tuple((1,) * (rank - len(d)) + d for d in x.dims))
     targets = tuple((1,) * (rank - len(t)) + tuple(t) for t in targets)
     axes, sizes = [], []
     for axis in range(rank):
@@ -246,11 +220,11 @@ def expand(b: GraphBuilder, x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValu
         if any(n != 1 for n in have):
             raise Refused(f"{x.dims[0]} does not broadcast to {targets[0]}")
         if dynamic(want):
-            x = like_axis(b, x, axis, _donor(b, want))
+            x = like_axis(x, axis, _donor(x.b, want))
         else:
             axes.append(axis)
             sizes.append(want[0])
-    return b("broadcast_axis", x, axis=tuple(axes), size=tuple(sizes)) if axes else x
+    return x.b("broadcast_axis", x, axis=tuple(axes), size=tuple(sizes)) if axes else x
 
 
 def broadcast_dims(*values: OnnxValue) -> tuple[Dims, ...]:
@@ -266,18 +240,18 @@ def common_shape(*shapes: Dims) -> Dims:
         raise Refused(f"shapes {', '.join(map(str, shapes))} do not broadcast") from None
 
 
-def unsqueeze(b: GraphBuilder, x: OnnxValue, axes: Sequence[int]) -> OnnxValue:
+def unsqueeze(x: OnnxValue, axes: Sequence[int]) -> OnnxValue:
     """Put axes of size 1 in."""
     rank = x.rank + len(axes)
     places = sorted(normal(a, rank) for a in axes)
     if len(set(places)) != len(places):
         raise Refused(f"axes {list(axes)} name one twice")
     for place in places:
-        x = as_scalar(x, False) if x.is_scalar else b("expand_dims", x, axis=place)
+        x = x.as_scalar(False) if x.is_scalar else x.b("expand_dims", x, axis=place)
     return x
 
 
-def squeeze(b: GraphBuilder, x: OnnxValue, axes: Sequence[int] | None) -> OnnxValue:
+def squeeze(x: OnnxValue, axes: Sequence[int] | None) -> OnnxValue:
     """Take axes of size 1 out; None means all."""
     if axes is None:
         axes = [i for i in range(x.rank) if x.size(i) == 1]
@@ -287,17 +261,17 @@ def squeeze(b: GraphBuilder, x: OnnxValue, axes: Sequence[int] | None) -> OnnxVa
     if not places:
         return x
     if len(places) == x.rank:
-        flat = x if x.shapes[0] == (1,) else b("Reshape", x, shape=(1,))
-        return as_scalar(flat, True)
-    made: OnnxValue = b("squeeze", x, axis=tuple(places))
+        flat = x if x.shapes[0] == (1,) else x.b("Reshape", x, shape=(1,))
+        return flat.as_scalar(True)
+    made: OnnxValue = x.b("squeeze", x, axis=tuple(places))
     return made
 
 
-def transpose(b: GraphBuilder, x: OnnxValue, order: Sequence[int]) -> OnnxValue:
+def transpose(x: OnnxValue, order: Sequence[int]) -> OnnxValue:
     """Change the order of the axes."""
     if list(order) == list(range(x.rank)) or x.is_scalar:
         return x
-    made: OnnxValue = b("transpose", x, axes=tuple(order))
+    made: OnnxValue = x.b("transpose", x, axes=tuple(order))
     rank = x.rank
     if rank > 1 and list(order) == [*range(rank - 2), rank - 1, rank - 2]:
         made = made.again()
@@ -305,73 +279,18 @@ def transpose(b: GraphBuilder, x: OnnxValue, order: Sequence[int]) -> OnnxValue:
     return made
 
 
-def in_order(b: GraphBuilder, x: OnnxValue, axis: int, to: int) -> OnnxValue:
+def in_order(x: OnnxValue, axis: int, to: int) -> OnnxValue:
     """Move an axis to another place."""
     order = [i for i in range(x.rank) if i != axis]
     order.insert(to, axis)
-    return transpose(b, x, order)
+    return transpose(x, order)
 
 
-# arithmetic
+def paired(word: str, values: Sequence[OnnxValue]) -> OnnxValue:
+    """Apply an operator of two arrays to many, one after another; see `OnnxValue.arith`."""
+    return reduce(lambda x, y: x.arith(word, y), values)
 
 
-def _number(b: GraphBuilder, x: OnnxValue) -> float | int | None:
-    """Return the number that a constant holds everywhere, None if it is no such constant."""
-    if x.trains or x.known is None or math.prod(x.shapes[0]) != 1:
-        return None
-    tensor = b.fixed(x)
-    if tensor is None:
-        return None
-    found = tensor.reshape(()).item()
-    return float(found) if abs(found) < 2**53 or math.isinf(found) or math.isnan(found) else None
-
-
-_REVERSED = {
-    "minus": "rminus",
-    "div": "rdiv",
-    "mod": "rmod",
-    "power": "rpower",
-    "lesser": "greater",
-    "greater": "lesser",
-    "lesser_equal": "greater_equal",
-    "greater_equal": "lesser_equal",
-}
-_BROADCAST = {"plus": "broadcast_add", "minus": "broadcast_sub"}
-
-
-def arith(b: GraphBuilder, word: str, x: OnnxValue, y: OnnxValue | float) -> OnnxValue:
-    """Apply an operator of two arrays that broadcast, or of an array and a number.
-
-    Args:
-        word: what the scalar form is called: "plus" of ``_plus_scalar``.
-        y: the second one.
-    """
-    if not isinstance(y, OnnxValue):
-        return as_scalar(b(f"_{word}_scalar", x, scalar=y), x.is_scalar)
-    x, y = same_type(b, x, y)
-    right, left = _number(b, y), _number(b, x)
-    is_plain = x.dtype != "bool"
-    if right is not None and is_plain and y.rank <= x.rank and not (x.known and not x.trains):
-        return arith(b, word, x, right)
-    if left is not None and is_plain and x.rank <= y.rank and not (y.known and not y.trains):
-        return arith(b, _REVERSED.get(word, word), y, left)
-    made = b(_BROADCAST.get(word, f"broadcast_{word}"), x, y)
-    return as_scalar(made, x.is_scalar and y.is_scalar)
-
-
-def paired(b: GraphBuilder, word: str, values: Sequence[OnnxValue]) -> OnnxValue:
-    """Apply an operator of two arrays to many, one after another."""
-    found = values[0]
-    for each in values[1:]:
-        found = arith(b, word, found, each)
-    return found
-
-
-def unary(b: GraphBuilder, name: str, x: OnnxValue, **attrs: Any) -> OnnxValue:
-    """Apply an operator that keeps the shape."""
-    return as_scalar(b(name, x, **attrs), x.is_scalar)
-
-
-def even(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
+def even(x: OnnxValue) -> OnnxValue:
     """Round, a half to the even neighbour."""
-    return unary(b, "_onnx_round", x)
+    return x.apply("_onnx_round")

@@ -7,12 +7,10 @@ import math
 import torch
 
 from .array import cut
-from .build import GraphBuilder
-from .call import NodeCall, Translator
-from .forms import arith, as_scalar, cast, expand, normal, positions, reshape, squeeze
-from .problems import Refused
-from .value import OnnxValue
-from .worlds import Dims, Sizes
+from .build import GraphBuilder, NodeCall, Translator
+from .check import Refused
+from .forms import expand, normal, positions, reshape, squeeze
+from .value import Dims, OnnxValue, Sizes
 
 _COUNTS: tuple[Sizes, ...] = ((29, 31, 37), (41, 43, 59), (47, 71, 53), (61, 73, 67))
 
@@ -28,11 +26,11 @@ def _gather(c: NodeCall) -> OnnxValue:
         if size is not None and not -size <= place < size:
             raise Refused(f"position {place} of an axis of {size} elements")
         end = None if place == -1 else place + 1
-        return squeeze(b, b("slice_axis", x, axis=axis, begin=place, end=end), [axis])
+        return squeeze(b("slice_axis", x, axis=axis, begin=place, end=end), [axis])
     known = None if index.known is None else b.fixed(index)
     is_plain = known is not None and (known.numel() == 0 or int(known.min()) >= 0)
     found: OnnxValue = b("take", x, index, axis=axis, mode="clip" if is_plain else "wrap")
-    return squeeze(b, found, [axis]) if index.is_scalar else found
+    return squeeze(found, [axis]) if index.is_scalar else found
 
 
 def _picked(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
@@ -44,7 +42,7 @@ def _picked(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
     if not b.is_uniform(made.known):
         open_x = x.again()
         open_x.known = open_x.recipe = None
-        node = b("take", open_x, as_scalar(index, False), axis=0, mode="wrap")
+        node = b("take", open_x, index.as_scalar(False), axis=0, mode="wrap")
         made.entry, made.scope = node.entry, node.scope
     return made
 
@@ -56,7 +54,7 @@ def _wrapped(b: GraphBuilder, index: OnnxValue, sizes: Sizes) -> OnnxValue:
         return index
     if any(n != sizes[0] for n in sizes):
         return index
-    return arith(b, "mod", index, float(sizes[0]))
+    return index % float(sizes[0])
 
 
 def _gather_nd(c: NodeCall) -> OnnxValue:
@@ -70,12 +68,10 @@ def _gather_nd(c: NodeCall) -> OnnxValue:
         for i in range(width)
     ]
     front = [_line(b, index, axis) for axis in range(skipped)]
-    rows = [
-        b("expand_dims", squeeze(b, p, [p.rank - 1]) if p.rank > 1 else p, axis=0) for p in (*front, *parts)
-    ]
+    rows = [b("expand_dims", squeeze(p, [p.rank - 1]) if p.rank > 1 else p, axis=0) for p in (*front, *parts)]
     joined = rows[0] if len(rows) == 1 else b("Concat", *rows, dim=0)
     found: OnnxValue = b("gather_nd", x, joined)
-    return as_scalar(found, index.rank == 1 and width == x.rank)
+    return found.as_scalar(index.rank == 1 and width == x.rank)
 
 
 def _line(b: GraphBuilder, like: OnnxValue, axis: int) -> OnnxValue:
@@ -83,7 +79,7 @@ def _line(b: GraphBuilder, like: OnnxValue, axis: int) -> OnnxValue:
     shape = tuple((*s[:-1], 1) for s in like.shapes)
     line = positions(b, like.axis(axis))
     wide = tuple(tuple(d if i == axis else 1 for i, d in enumerate(s)) for s in shape)
-    return expand(b, reshape(b, line, wide), shape)
+    return expand(reshape(line, wide), shape)
 
 
 def _by_positions(b: GraphBuilder, index: OnnxValue, axis: int) -> list[OnnxValue]:
@@ -94,8 +90,8 @@ def _by_positions(b: GraphBuilder, index: OnnxValue, axis: int) -> list[OnnxValu
             found.append(b("expand_dims", index, axis=0))
             continue
         wide = tuple(tuple(d if j == i else 1 for j, d in enumerate(s)) for s in index.shapes)
-        line = cast(b, reshape(b, positions(b, index.axis(i)), wide), index.dtype)
-        found.append(b("expand_dims", expand(b, line, index.shapes), axis=0))
+        line = reshape(positions(b, index.axis(i)), wide).cast(index.dtype)
+        found.append(b("expand_dims", expand(line, index.shapes), axis=0))
     return found
 
 
@@ -134,7 +130,7 @@ def _scatter_nd(c: NodeCall) -> OnnxValue:
         _wrapped(b, b("slice_axis", index, axis=index.rank - 1, begin=i, end=i + 1), x.axis(i))
         for i in range(width)
     ]
-    flat = [b("expand_dims", squeeze(b, r, [r.rank - 1]) if r.rank > 1 else r, axis=0) for r in rows]
+    flat = [b("expand_dims", squeeze(r, [r.rank - 1]) if r.rank > 1 else r, axis=0) for r in rows]
     joined = flat[0] if len(flat) == 1 else b("Concat", *flat, dim=0)
     return b("_scatter_set_nd", x, updates, joined, shape=_shape(x))
 
@@ -189,7 +185,7 @@ def selected(b: GraphBuilder, x: OnnxValue, keep: OnnxValue) -> OnnxValue:
 def _compress(c: NodeCall) -> OnnxValue:
     b, x, keep = c.b, c.x, c.value(1)
     if "axis" not in c.attrs:
-        x = reshape(b, x, tuple((math.prod(s),) for s in x.shapes))
+        x = reshape(x, tuple((math.prod(s),) for s in x.shapes))
     axis = normal(c.attrs.get("axis", 0), x.rank)
     if axis:
         raise Refused("it selects along another axis than the first")
@@ -198,8 +194,8 @@ def _compress(c: NodeCall) -> OnnxValue:
         places = torch.nonzero(known).reshape(-1)
         return b("take", x, b.constant(places), axis=0)
     if keep.axis(0) != x.axis(0):
-        x = cut(b, x, 0, (0,) * b.worlds, keep.axis(0))
-    return selected(b, x, cast(b, keep, "float32"))
+        x = cut(x, 0, (0,) * b.worlds, keep.axis(0))
+    return selected(b, x, keep.cast("float32"))
 
 
 def _non_zero(c: NodeCall) -> OnnxValue:
@@ -207,10 +203,10 @@ def _non_zero(c: NodeCall) -> OnnxValue:
     known = b.fixed(x)
     if known is not None:
         return b.constant(torch.nonzero(known).t().contiguous())
-    source = cast(b, x, "float32") if x.dtype == "bool" else x
+    source = x.cast("float32") if x.dtype == "bool" else x
     places = b("_contrib_index_array", source)
-    flat = reshape(b, places, tuple((math.prod(s), len(s)) for s in x.shapes))
-    mask = arith(b, "not_equal", reshape(b, source, tuple((math.prod(s),) for s in x.shapes)), 0.0)
+    flat = reshape(places, tuple((math.prod(s), len(s)) for s in x.shapes))
+    mask = reshape(source, tuple((math.prod(s),) for s in x.shapes)).arith("not_equal", 0.0)
     return b("transpose", selected(b, flat, mask), axes=(1, 0))
 
 
@@ -218,9 +214,9 @@ def _reverse_sequence(c: NodeCall) -> OnnxValue:
     b, x, lengths = c.b, c.x, c.value(1)
     order = (c.attrs["time_axis"], c.attrs["batch_axis"])
     if order == (0, 1):
-        return b("SequenceReverse", x, cast(b, lengths, "float32"), use_sequence_length=True)
+        return b("SequenceReverse", x, lengths.cast("float32"), use_sequence_length=True)
     swapped = b("SwapAxis", x, dim1=0, dim2=1)
-    turned = b("SequenceReverse", swapped, cast(b, lengths, "float32"), use_sequence_length=True)
+    turned = b("SequenceReverse", swapped, lengths.cast("float32"), use_sequence_length=True)
     return b("SwapAxis", turned, dim1=0, dim2=1)
 
 

@@ -8,27 +8,23 @@ from typing import Any
 
 import torch
 
-from .call import NodeCall, Translator
+from .build import GraphBuilder, NodeCall, Translator
+from .check import Refused
 from .forms import (
-    arith,
-    as_scalar,
     broadcast_dims,
-    cast,
     even,
     expand,
     filled,
     normal,
     paired,
     positions,
-    same_type,
+    reshape,
     transpose,
-    unary,
     unsqueeze,
 )
-from .problems import Refused
-from .tensors import RANGES
+from .read import DTYPES, RANGES
 from .types import cast_to
-from .value import OnnxValue
+from .value import OnnxValue, same_type
 
 _UNARY = {
     "Abs": "abs",
@@ -70,42 +66,38 @@ _COMPARE = {
 
 
 def _unary(c: NodeCall) -> OnnxValue:
-    return unary(c.b, _UNARY[c.kind], c.x)
+    return c.x.apply(_UNARY[c.kind])
 
 
 def _binary(c: NodeCall) -> OnnxValue:
-    return arith(c.b, _BINARY[c.kind], c.x, c.value(1))
+    return c.x.arith(_BINARY[c.kind], c.value(1))
 
 
 def _compare(c: NodeCall) -> OnnxValue:
-    return cast(c.b, arith(c.b, _COMPARE[c.kind], c.x, c.value(1)), "bool")
+    return c.x.arith(_COMPARE[c.kind], c.value(1)).cast("bool")
 
 
 def _logic(c: NodeCall) -> OnnxValue:
     word = {"And": "logical_and", "Or": "logical_or", "Xor": "logical_xor"}[c.kind]
-    x, y = (cast(c.b, v, "float32") for v in (c.x, c.value(1)))
-    return cast(c.b, as_scalar(c.b(f"broadcast_{word}", x, y), x.is_scalar and y.is_scalar), "bool")
-
-
-def _not(c: NodeCall) -> OnnxValue:
-    return cast(c.b, unary(c.b, "logical_not", cast(c.b, c.x, "float32")), "bool")
+    x, y = (v.cast("float32") for v in (c.x, c.value(1)))
+    return c.b(f"broadcast_{word}", x, y).as_scalar(x.is_scalar and y.is_scalar).cast("bool")
 
 
 def _power(c: NodeCall) -> OnnxValue:
     x, y = c.x, c.value(1)
     if y.dtype != x.dtype and "float" in x.dtype:
-        y = cast(c.b, y, x.dtype)
+        y = y.cast(x.dtype)
     elif "float" in y.dtype and "float" not in x.dtype:
-        return cast(c.b, arith(c.b, "power", cast(c.b, x, y.dtype), y), x.dtype)
-    return cast(c.b, arith(c.b, "power", x, y), x.dtype)
+        return (x.cast(y.dtype) ** y).cast(x.dtype)
+    return (x**y).cast(x.dtype)
 
 
 def _mod(c: NodeCall) -> OnnxValue:
-    x, y = same_type(c.b, c.x, c.value(1))
+    x, y = same_type(c.x, c.value(1))
     if not c.attrs["fmod"] and "float" not in x.dtype:
-        return arith(c.b, "mod", x, y)
+        return x % y
     made = c.b("_onnx_mod", x, y, fmod=bool(c.attrs["fmod"]))
-    return as_scalar(made, x.is_scalar and y.is_scalar)
+    return made.as_scalar(x.is_scalar and y.is_scalar)
 
 
 def _bitwise(c: NodeCall) -> OnnxValue:
@@ -113,7 +105,7 @@ def _bitwise(c: NodeCall) -> OnnxValue:
 
 
 def _bits(c: NodeCall, word: str, x: OnnxValue, y: OnnxValue) -> OnnxValue:
-    return as_scalar(c.b("_onnx_bitwise", x, y, kind=word), x.is_scalar and y.is_scalar)
+    return c.b("_onnx_bitwise", x, y, kind=word).as_scalar(x.is_scalar and y.is_scalar)
 
 
 def _bitwise_not(c: NodeCall) -> OnnxValue:
@@ -139,8 +131,8 @@ def _bit_shift(c: NodeCall) -> OnnxValue:
 
 def _many(c: NodeCall) -> OnnxValue:
     word = {"Max": "maximum", "Min": "minimum"}.get(c.kind, "plus")
-    found = paired(c.b, word, [c.value(i) for i in range(len(c.inputs))])
-    return arith(c.b, "div", found, float(len(c.inputs))) if c.kind == "Mean" else found
+    found = paired(word, [c.value(i) for i in range(len(c.inputs))])
+    return found / float(len(c.inputs)) if c.kind == "Mean" else found
 
 
 def _clip(c: NodeCall) -> OnnxValue:
@@ -149,32 +141,24 @@ def _clip(c: NodeCall) -> OnnxValue:
     found = c.x
     for word, limit in (("maximum", low), ("minimum", high)):
         if limit is not None:
-            found = arith(c.b, word, found, cast(c.b, limit, found.dtype))
+            found = found.arith(word, limit.cast(found.dtype))
     return found
-
-
-def _round(c: NodeCall) -> OnnxValue:
-    return even(c.b, c.x)
-
-
-def _activation(c: NodeCall) -> OnnxValue:
-    return unary(c.b, "Activation", c.x, act_type={"Softplus": "softrelu"}[c.kind])
 
 
 def _leaky(kind: str, c: NodeCall) -> OnnxValue:
     slope = c.attrs.get("alpha", 1.0)
-    return unary(c.b, "LeakyReLU", c.x, act_type=kind, slope=slope)
+    return c.x.apply("LeakyReLU", act_type=kind, slope=slope)
 
 
 def _selu(c: NodeCall) -> OnnxValue:
     alpha, gamma = c.attrs["alpha"], c.attrs["gamma"]
-    return arith(c.b, "mul", unary(c.b, "LeakyReLU", c.x, act_type="elu", slope=alpha), gamma)
+    return c.x.apply("LeakyReLU", act_type="elu", slope=alpha) * gamma
 
 
 def _celu(c: NodeCall) -> OnnxValue:
     alpha = c.attrs["alpha"]
-    inner = arith(c.b, "div", c.x, alpha)
-    return arith(c.b, "mul", unary(c.b, "LeakyReLU", inner, act_type="elu", slope=1.0), alpha)
+    inner = c.x / alpha
+    return inner.apply("LeakyReLU", act_type="elu", slope=1.0) * alpha
 
 
 def _prelu(c: NodeCall) -> OnnxValue:
@@ -183,67 +167,43 @@ def _prelu(c: NodeCall) -> OnnxValue:
     if is_plain and slope.size(0) == x.size(1):
         flat = slope if slope.rank == 1 else b("Reshape", slope, shape=(-1,))
         return b("LeakyReLU", x, flat, act_type="prelu")
-    low = arith(b, "minus", x, unary(b, "relu", x))
-    return arith(b, "plus", unary(b, "relu", x), arith(b, "mul", low, slope))
+    low = x - x.apply("relu")
+    return x.apply("relu") + low * slope
 
 
 def _gelu(c: NodeCall) -> OnnxValue:
     if c.attrs["approximate"] == "none":
-        return unary(c.b, "LeakyReLU", c.x, act_type="gelu")
-    cube = arith(c.b, "mul", arith(c.b, "mul", c.x, c.x), c.x)
-    inner = arith(c.b, "plus", c.x, arith(c.b, "mul", cube, 0.044715))
-    gate = unary(c.b, "tanh", arith(c.b, "mul", inner, math.sqrt(2 / math.pi)))
-    return arith(c.b, "mul", arith(c.b, "mul", c.x, 0.5), arith(c.b, "plus", gate, 1.0))
-
-
-def _hard_sigmoid(c: NodeCall) -> OnnxValue:
-    return unary(c.b, "hard_sigmoid", c.x, alpha=c.attrs["alpha"], beta=c.attrs["beta"])
-
-
-def _hard_swish(c: NodeCall) -> OnnxValue:
-    return arith(c.b, "mul", c.x, unary(c.b, "hard_sigmoid", c.x, alpha=1 / 6, beta=0.5))
-
-
-def _swish(c: NodeCall) -> OnnxValue:
-    return arith(c.b, "mul", c.x, unary(c.b, "sigmoid", arith(c.b, "mul", c.x, c.attrs["alpha"])))
+        return c.x.apply("LeakyReLU", act_type="gelu")
+    cube = c.x * c.x * c.x
+    inner = c.x + cube * 0.044715
+    gate = (inner * math.sqrt(2 / math.pi)).apply("tanh")
+    return c.x * 0.5 * (gate + 1.0)
 
 
 def _mish(c: NodeCall) -> OnnxValue:
-    inner = unary(c.b, "tanh", unary(c.b, "Activation", c.x, act_type="softrelu"))
-    return arith(c.b, "mul", c.x, inner)
-
-
-def _thresholded(c: NodeCall) -> OnnxValue:
-    return arith(c.b, "mul", c.x, arith(c.b, "greater", c.x, c.attrs["alpha"]))
+    inner = c.x.apply("Activation", act_type="softrelu").apply("tanh")
+    return c.x * inner
 
 
 def _shrink(c: NodeCall) -> OnnxValue:
     bias, limit = c.attrs["bias"], c.attrs["lambd"]
-    high = arith(c.b, "mul", arith(c.b, "minus", c.x, bias), arith(c.b, "greater", c.x, limit))
-    low = arith(c.b, "mul", arith(c.b, "plus", c.x, bias), arith(c.b, "lesser", c.x, -limit))
-    return arith(c.b, "plus", high, low)
-
-
-def _is_nan(c: NodeCall) -> OnnxValue:
-    return cast(c.b, as_scalar(c.b("broadcast_not_equal", c.x, c.x), c.x.is_scalar), "bool")
+    high = (c.x - bias) * (c.x > limit)
+    low = (c.x + bias) * (c.x < -limit)
+    return high + low
 
 
 def _is_inf(c: NodeCall) -> OnnxValue:
     found = []
     if c.attrs["detect_positive"]:
-        found.append(arith(c.b, "equal", c.x, math.inf))
+        found.append(c.x.arith("equal", math.inf))
     if c.attrs["detect_negative"]:
-        found.append(arith(c.b, "equal", c.x, -math.inf))
-    return cast(c.b, paired(c.b, "plus", found) if found else arith(c.b, "mul", c.x, 0.0), "bool")
+        found.append(c.x.arith("equal", -math.inf))
+    return (paired("plus", found) if found else c.x * 0.0).cast("bool")
 
 
 def _cast(c: NodeCall) -> OnnxValue:
     code = c.value(1).type if c.kind == "CastLike" else c.attrs["to"]
     return cast_to(c.b, c.x, code, bool(c.attrs.get("saturate", 1)))
-
-
-def _identity(c: NodeCall) -> Any:
-    return c.inputs[0]
 
 
 def _dropout(c: NodeCall) -> list[Any]:
@@ -254,28 +214,28 @@ def _dropout(c: NodeCall) -> list[Any]:
         rate = float(c.b.needed(c.value(1), "ratio"))
     if not 0 < rate < 1 or c.x.known is not None:
         return [c.x]
-    return [unary(c.b, "Dropout", c.x, p=rate)]
+    return [c.x.apply("Dropout", p=rate)]
 
 
 def _where(c: NodeCall) -> OnnxValue:
     b = c.b
-    x, y = same_type(b, c.value(1), c.value(2))
+    x, y = same_type(c.value(1), c.value(2))
     condition = c.x
     shape = broadcast_dims(condition, x, y)
     is_scalar = not shape[0]
     if condition.dtype == "bool":
-        condition = cast(b, condition, "float32")
+        condition = condition.cast("float32")
     held = tuple(s or (1,) for s in shape)
     parts = [_stretched(b, v, held) for v in (condition, x, y)]
-    return as_scalar(b("where", *parts), is_scalar)
+    return b("where", *parts).as_scalar(is_scalar)
 
 
 def _stretched(b: Any, x: OnnxValue, shape: tuple[tuple[int, ...], ...]) -> OnnxValue:
-    x = as_scalar(x, False)
+    x = x.as_scalar(False)
     number = b.fixed(x) if x.known is not None and not x.trains and math.prod(x.shapes[0]) == 1 else None
     if number is not None and x.shapes != shape:
         return filled(b, shape, float(number), x.dtype)
-    return expand(b, x, shape)
+    return expand(x, shape)
 
 
 def _cumsum(c: NodeCall) -> OnnxValue:
@@ -283,22 +243,18 @@ def _cumsum(c: NodeCall) -> OnnxValue:
     found = c.b("reverse", c.x, axis=axis) if c.attrs["reverse"] else c.x
     total: OnnxValue = c.b("_np_cumsum", found, axis=axis)
     if c.attrs["exclusive"]:
-        total = arith(c.b, "minus", total, found)
+        total = total - found
     return c.b("reverse", total, axis=axis) if c.attrs["reverse"] else total
-
-
-def _det(c: NodeCall) -> OnnxValue:
-    return as_scalar(c.b("_linalg_det", c.x), c.x.rank == 2)
 
 
 def _trilu(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     k = int(b.needed(c.value(1), "k")) if c.maybe(1) is not None else 0
     rows, columns = x.axis(x.rank - 2), x.axis(x.rank - 1)
-    i = unsqueeze(b, positions(b, rows, dtype="float32"), [1])
+    i = unsqueeze(positions(b, rows, dtype="float32"), [1])
     j = positions(b, columns, dtype="float32")
-    gap = arith(b, "minus", j, i)
-    keep = arith(b, "greater_equal" if c.attrs["upper"] else "lesser_equal", gap, float(k))
+    gap = j - i
+    keep = gap.arith("greater_equal" if c.attrs["upper"] else "lesser_equal", float(k))
     zero = b.constant(torch.zeros(()), x.dtype)
     shape = x.dims
     parts = [_stretched(b, keep, shape), x, _stretched(b, zero, shape)]
@@ -307,7 +263,118 @@ def _trilu(c: NodeCall) -> OnnxValue:
 
 def _transpose(c: NodeCall) -> OnnxValue:
     order = c.attrs.get("perm") or list(reversed(range(c.x.rank)))
-    return transpose(c.b, c.x, [normal(a, c.x.rank) for a in order])
+    return transpose(c.x, [normal(a, c.x.rank) for a in order])
+
+
+# sums, means and positions along axes; softmax
+
+_PLAIN = {
+    "ReduceSum": "sum",
+    "ReduceMean": "mean",
+    "ReduceMax": "max",
+    "ReduceMin": "min",
+    "ReduceProd": "prod",
+}
+
+
+def _axes(c: NodeCall) -> list[int] | None:
+    """Return the axes to reduce, None if nothing is to be reduced."""
+    given = c.fixed_ints("axes", 1)
+    if not given:
+        return None if c.attrs.get("noop_with_empty_axes") else list(range(c.x.rank))
+    return sorted({normal(a, c.x.rank) for a in given})
+
+
+def _reduce(c: NodeCall) -> OnnxValue:
+    axes, keep, x, b = _axes(c), bool(c.attrs["keepdims"]), c.x, c.b
+    if c.kind in ("ReduceL1", "ReduceL2", "ReduceSumSquare"):
+        x = x.apply("abs" if c.kind == "ReduceL1" else "square")
+    if c.kind == "ReduceLogSumExp" and axes is not None:
+        return _log_sum_exp(b, x, axes, keep)
+    found = x if axes is None else _summable(x).reduce(_PLAIN.get(c.kind, "sum"), axes, keep)
+    if c.kind == "ReduceL2":
+        return found.apply("sqrt")
+    return found.apply("log") if c.kind == "ReduceLogSum" else found.cast(x.dtype)
+
+
+def _summable(x: OnnxValue) -> OnnxValue:
+    return x.cast("int64") if x.dtype == "bool" else x
+
+
+def _log_sum_exp(b: GraphBuilder, x: OnnxValue, axes: list[int], keep: bool) -> OnnxValue:
+    highest = b("stop_gradient", x.reduce("max", axes, True))
+    total = (x - highest).apply("exp").reduce("sum", axes, True)
+    found = total.apply("log") + highest
+    if keep or x.is_scalar:
+        return found
+    shapes = tuple(tuple(d for i, d in enumerate(s) if i not in axes) for s in found.shapes)
+    return reshape(found, shapes)
+
+
+def _arg(c: NodeCall) -> OnnxValue:
+    b, x = c.b, c.x
+    axis, keep = normal(c.attrs["axis"], x.rank), bool(c.attrs["keepdims"])
+    name = "argmax" if c.kind == "ArgMax" else "argmin"
+    source = b("reverse", x, axis=axis) if c.attrs.get("select_last_index") else x
+    if x.dtype in ("float16", "bfloat16", "int8", "uint8", "bool"):
+        source = source.cast("float32")  # positions come in the data's type, which may be too small for them
+    found = b(name, source, axis=axis, keepdims=keep).cast("int64").as_scalar(x.rank == 1 and not keep)
+    if c.attrs.get("select_last_index"):
+        size = x.size(axis)
+        if size is None:
+            raise Refused("select_last_index along an axis whose length is open")
+        found = float(size - 1) - found
+    return found
+
+
+def _softmax(c: NodeCall) -> OnnxValue:
+    b, x = c.b, c.x
+    name = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": ""}[c.kind]
+    axis = normal(c.attrs["axis"], x.rank)
+    if c.since >= 13 or axis == x.rank - 1:
+        return _soft(b, name, x, axis)
+    flat = reshape(x, tuple((*s[:axis], math.prod(s[axis:])) for s in x.shapes))
+    found = _soft(b, name, flat, axis)
+    return b("reshape_like", found, x)
+
+
+def _soft(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
+    if name:
+        return x.apply(name, axis=axis)
+    size = x.size(axis)
+    if size is None:
+        raise Refused("Hardmax along an axis whose length is open")
+    hot: OnnxValue = b("one_hot", b("argmax", x, axis=axis), depth=size, dtype=x.dtype)
+    order = [*range(axis), x.rank - 1, *range(axis, x.rank - 1)]
+    return b("transpose", hot, axes=tuple(order)) if x.rank > 1 else hot
+
+
+# random numbers
+
+
+def _options(c: NodeCall) -> dict[str, Any]:
+    a = c.attrs
+    if "Normal" in c.kind:
+        return {"loc": a["mean"], "scale": a["scale"]}
+    return {"low": a["low"], "high": a["high"]}
+
+
+def _name(c: NodeCall) -> str:
+    return "_random_normal" if "Normal" in c.kind else "_random_uniform"
+
+
+def _like(c: NodeCall) -> OnnxValue:
+    wanted = DTYPES.get(c.attrs.get("dtype", 0), c.x.dtype)
+    source = c.x if "float" in c.x.dtype else c.x.cast("float32")
+    return source.apply(f"{_name(c)}_like", **_options(c)).cast(wanted)
+
+
+def _of_shape(c: NodeCall) -> OnnxValue:
+    shape = tuple(c.attrs["shape"])
+    if any(d < 1 for d in shape):
+        raise Refused(f"shape {shape}")
+    made = c.b(_name(c), shape=shape or (1,), dtype="float32", **_options(c))
+    return made.as_scalar(not shape).cast(DTYPES.get(c.attrs["dtype"], "float32"))
 
 
 TABLE: dict[str, Translator] = {
@@ -323,28 +390,34 @@ TABLE: dict[str, Translator] = {
     "Celu": _celu,
     "Clip": _clip,
     "CumSum": _cumsum,
-    "Det": _det,
+    "Det": lambda c: c.b("_linalg_det", c.x).as_scalar(c.x.rank == 2),
     "Dropout": _dropout,
     "Elu": partial(_leaky, "elu"),
     "Gelu": _gelu,
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _hard_swish,
-    "Identity": _identity,
+    "HardSigmoid": lambda c: c.x.apply("hard_sigmoid", alpha=c.attrs["alpha"], beta=c.attrs["beta"]),
+    "HardSwish": lambda c: c.x * c.x.apply("hard_sigmoid", alpha=1 / 6, beta=0.5),
+    "Identity": lambda c: c.inputs[0],
     "IsInf": _is_inf,
-    "IsNaN": _is_nan,
+    "IsNaN": lambda c: c.b("broadcast_not_equal", c.x, c.x).as_scalar(c.x.is_scalar).cast("bool"),
     "LeakyRelu": partial(_leaky, "leaky"),
     "Mish": _mish,
     "Mod": _mod,
-    "Not": _not,
+    "Not": lambda c: c.x.cast("float32").apply("logical_not").cast("bool"),
     "PRelu": _prelu,
     "Pow": _power,
-    "Round": _round,
+    "Round": lambda c: even(c.x),
     "Selu": _selu,
     "Shrink": _shrink,
-    "Softplus": _activation,
-    "Swish": _swish,
-    "ThresholdedRelu": _thresholded,
+    "Softplus": lambda c: c.x.apply("Activation", act_type="softrelu"),
+    "Swish": lambda c: c.x * (c.x * c.attrs["alpha"]).apply("sigmoid"),
+    "ThresholdedRelu": lambda c: c.x * (c.x > c.attrs["alpha"]),
     "Transpose": _transpose,
     "Trilu": _trilu,
     "Where": _where,
+    **dict.fromkeys(_PLAIN, _reduce),
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"), _reduce),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
+    **dict.fromkeys(("RandomNormalLike", "RandomUniformLike"), _like),
+    **dict.fromkeys(("RandomNormal", "RandomUniform"), _of_shape),
 }

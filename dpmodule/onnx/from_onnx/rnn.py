@@ -8,16 +8,12 @@ from collections.abc import Callable
 
 import torch
 
-from .bodies import each_step
-from .build import GraphBuilder
-from .call import NodeCall, Translator
-from .forms import arith, cast, transpose, unary, unsqueeze
-from .problems import Refused
+from ...ops.nn.rnn_weights import ONNX_GATES, gates
+from .build import GraphBuilder, NodeCall, Translator
+from .check import Refused
+from .control import each_step
+from .forms import transpose, unsqueeze
 from .value import OnnxValue
-
-_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-_ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
-"""Which of ONNX's gates each of ours is."""
 
 _USUAL = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
 
@@ -35,7 +31,7 @@ class _Layer:
         self.direction = a["direction"]
         self.directions = 2 if self.direction == "bidirectional" else 1
         self.hidden = self.recurrent.size(2) or 0
-        self.gates = _GATES[c.kind]
+        self.gates = len(ONNX_GATES[c.kind])
         self.activations = [n.lower() for n in a.get("activations") or _USUAL[c.kind] * self.directions]
         self.reset_after = bool(a.get("linear_before_reset")) or c.kind != "GRU"
         self.peepholes = c.maybe(7) if c.kind == "LSTM" else None
@@ -43,7 +39,7 @@ class _Layer:
         self.coupled = bool(a.get("input_forget"))
         self._check(c)
         if self.is_batch_first:
-            self.x = transpose(self.b, self.x, (1, 0, 2))
+            self.x = transpose(self.x, (1, 0, 2))
         count = 2 if c.kind == "LSTM" else 1
         self.states = [self._state(c.maybe(5 + i)) for i in range(count)]
 
@@ -59,7 +55,7 @@ class _Layer:
     def _state(self, given: OnnxValue | None) -> OnnxValue:
         b = self.b
         if given is not None:
-            return transpose(b, given, (1, 0, 2)) if self.is_batch_first else given
+            return transpose(given, (1, 0, 2)) if self.is_batch_first else given
         one = b("slice_axis", b("slice_axis", self.x, axis=0, begin=0, end=1), axis=2, begin=0, end=1)
         zeros = b("zeros_like", one)
         size = (self.directions, self.hidden)
@@ -78,9 +74,14 @@ class _Layer:
         """What the operator RNN calls it."""
         return f"rnn_{self.activations[0]}" if self.kind == "RNN" else self.kind.lower()
 
+    @property
+    def order(self) -> list[int]:
+        """Which of ONNX's gates each of ours is."""
+        return [ONNX_GATES[self.kind].index(gate) for gate in gates(self.mode)]
+
     def vector(self) -> OnnxValue:
         """Return all weights as one vector, as the operator RNN wants them."""
-        b, order = self.b, _ORDER[self.kind]
+        b, order = self.b, self.order
         whole = self._whole()
         if whole is not None:
             return whole
@@ -127,7 +128,7 @@ class _Layer:
         self, weight: torch.Tensor, recurrent: torch.Tensor, bias: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return weights and biases in the order of the operator RNN, each as a vector."""
-        order, rows = list(_ORDER[self.kind]), self.directions
+        order, rows = self.order, self.directions
         weights = [m.reshape(rows, self.gates, -1)[:, order].reshape(rows, -1) for m in (weight, recurrent)]
         biases = bias.reshape(rows, 2, self.gates, -1)[:, :, order]
         return torch.cat(weights, 1).reshape(-1), biases.reshape(-1)
@@ -143,7 +144,7 @@ class _Layer:
         """Return sequences from their end to their beginning."""
         if self.lengths is None:
             return self.b("reverse", x, axis=0)
-        lengths = cast(self.b, self.lengths, "float32")
+        lengths = self.lengths.cast("float32")
         return self.b("SequenceReverse", x, lengths, use_sequence_length=True)
 
 
@@ -156,10 +157,9 @@ def _layer_of(name: str) -> tuple[str, int]:
 def _recurrent(c: NodeCall) -> Values:
     layer = _Layer(c)
     outs, *last = _fused(layer) if layer.is_usual else _unrolled(layer)
-    b = c.b
     if layer.is_batch_first:
-        outs = transpose(b, outs, (2, 0, 1, 3))
-        last = [transpose(b, v, (1, 0, 2)) for v in last]
+        outs = transpose(outs, (2, 0, 1, 3))
+        last = [transpose(v, (1, 0, 2)) for v in last]
     return [outs, *last]
 
 
@@ -184,18 +184,18 @@ def _fused(layer: _Layer) -> Values:
     if is_back:
         out = layer.flipped(out)
     apart = b("Reshape", out, shape=(0, 0, -4, layer.directions, -1))
-    return [transpose(b, apart, (0, 2, 1, 3)), *last]
+    return [transpose(apart, (0, 2, 1, 3)), *last]
 
 
 # what the operator RNN does not do: step by step
 
 _FUNCTIONS: dict[str, Callable[[GraphBuilder, OnnxValue], OnnxValue]] = {
-    "sigmoid": lambda b, x: unary(b, "sigmoid", x),
-    "tanh": lambda b, x: unary(b, "tanh", x),
-    "relu": lambda b, x: unary(b, "relu", x),
-    "softsign": lambda b, x: unary(b, "softsign", x),
-    "softplus": lambda b, x: unary(b, "Activation", x, act_type="softrelu"),
-    "hardsigmoid": lambda b, x: unary(b, "hard_sigmoid", x, alpha=0.2, beta=0.5),
+    "sigmoid": lambda b, x: x.apply("sigmoid"),
+    "tanh": lambda b, x: x.apply("tanh"),
+    "relu": lambda b, x: x.apply("relu"),
+    "softsign": lambda b, x: x.apply("softsign"),
+    "softplus": lambda b, x: x.apply("Activation", act_type="softrelu"),
+    "hardsigmoid": lambda b, x: x.apply("hard_sigmoid", alpha=0.2, beta=0.5),
 }
 
 
@@ -213,7 +213,7 @@ def _unrolled(layer: _Layer) -> Values:
         cell = _DirectionStep(layer, d)
         outs, last = each_step(b, [x], states, cell.step)
         out = layer.flipped(outs[0]) if is_back else outs[0]
-        columns.append([unsqueeze(b, out, [1]), *(unsqueeze(b, v, [0]) for v in last)])
+        columns.append([unsqueeze(out, [1]), *(unsqueeze(v, [0]) for v in last)])
     if len(columns) == 1:
         return columns[0]
     return [b("Concat", *parts, dim=0 if i else 1) for i, parts in enumerate(zip(*columns))]
@@ -262,37 +262,37 @@ class _DirectionStep:
 
     def _f(self, number: int, x: OnnxValue) -> OnnxValue:
         clip = self._layer.clip
-        limited = x if clip is None else unary(self._b, "clip", x, a_min=-clip, a_max=clip)
+        limited = x if clip is None else x.apply("clip", a_min=-clip, a_max=clip)
         return self._functions[number](self._b, limited)
 
     def _plain(self, x: OnnxValue, states: Values) -> Values:
-        return [self._f(0, arith(self._b, "plus", self._linear(x, 0), self._linear(states[0], 1)))]
+        return [self._f(0, self._linear(x, 0) + self._linear(states[0], 1))]
 
     def _gru(self, x: OnnxValue, states: Values) -> Values:
-        b, state = self._b, states[0]
+        state = states[0]
         x_z, x_r, x_h = self._gates(self._linear(x, 0))
         h_z, h_r, h_h = self._gates(self._linear(state, 1))
-        update, reset = self._f(0, arith(b, "plus", x_z, h_z)), self._f(0, arith(b, "plus", x_r, h_r))
+        update, reset = self._f(0, x_z + h_z), self._f(0, x_r + h_r)
         if self._layer.reset_after:
-            inner = arith(b, "mul", reset, h_h)
+            inner = reset * h_h
         else:
-            _, _, inner = self._gates(self._linear(arith(b, "mul", reset, state), 1))
-        new = self._f(1, arith(b, "plus", x_h, inner))
-        return [arith(b, "plus", new, arith(b, "mul", update, arith(b, "minus", state, new)))]
+            _, _, inner = self._gates(self._linear(reset * state, 1))
+        new = self._f(1, x_h + inner)
+        return [new + update * (state - new)]
 
     def _lstm(self, x: OnnxValue, states: Values) -> Values:
         b, (state, cell) = self._b, states
-        whole = arith(b, "plus", self._linear(x, 0), self._linear(state, 1))
+        whole = self._linear(x, 0) + self._linear(state, 1)
         i, o, f, g = self._gates(whole)
         if self._peep:
-            i = arith(b, "plus", i, arith(b, "mul", cell, self._peep[0]))
-            f = arith(b, "plus", f, arith(b, "mul", cell, self._peep[2]))
+            i = i + cell * self._peep[0]
+            f = f + cell * self._peep[2]
         enter = self._f(0, i)
-        keep = arith(b, "rminus", enter, 1.0) if self._layer.coupled else self._f(0, f)
-        new = arith(b, "plus", arith(b, "mul", keep, cell), arith(b, "mul", enter, self._f(1, g)))
+        keep = 1.0 - enter if self._layer.coupled else self._f(0, f)
+        new = keep * cell + enter * self._f(1, g)
         if self._peep:
-            o = arith(b, "plus", o, arith(b, "mul", new, self._peep[1]))
-        return [arith(b, "mul", self._f(0, o), self._functions[2](b, new)), new]
+            o = o + new * self._peep[1]
+        return [self._f(0, o) * self._functions[2](b, new), new]
 
 
 TABLE: dict[str, Translator] = dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent)

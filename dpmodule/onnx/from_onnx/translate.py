@@ -7,12 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from ...base import MXNetError
-from .build import GraphBuilder, GraphScope
-from .call import NodeCall, Translator
-from .check import CALLS, Checker, domain_of, place_of, schema_of, versions_of
-from .forms import cast
-from .problems import Problems, Refused, TooLarge
-from .tensors import UNSIGNED, tensor_of
+from . import array, control, image, index, layers, linear, math, rnn, types
+from .build import GraphBuilder, GraphScope, NodeCall, Translator
+from .check import CALLS, Checker, Problems, Refused, TooLarge, domain_of, place_of, schema_of, versions_of
+from .read import UNSIGNED, tensor_of
 from .types import of_type, prepared, typed
 from .value import OnnxValue
 
@@ -269,7 +267,7 @@ class Walk:
             return value
         source = value.again()
         source.entry, source.scope, source.known, source.recipe = b.entry(value), b.scope, None, None
-        made = cast(b, source, dtype)
+        made = source.cast(dtype)
         name = declared.name.removesuffix("_output")
         if made.entry is not None and source.entry is not None and source.entry[0].name == name:
             source.entry[0].name, made.entry[0].name = b.reserve(f"{name}_signed"), name
@@ -317,3 +315,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated"):
         return [_plain(each) for each in value]
     return value
+
+
+# all translators, by the domain and type of the ONNX operator
+
+_MAIN = (array, control, image, index, layers, linear, math, rnn, types)
+
+TRANSLATORS: dict[tuple[str, str], Translator] = {
+    **{("", name): function for module in _MAIN for name, function in module.TABLE.items()},
+    **{("ai.onnx.ml", name): function for name, function in linear.ML_TABLE.items()},
+}

@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
-from .build import GraphBuilder
-from .forms import arith, as_scalar, cast, flag, unary
-from .problems import Refused
-from .tensors import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
+from .build import GraphBuilder, NodeCall, Translator
+from .check import Refused
+from .forms import even, flag, normal, unsqueeze
+from .layers import TABLE as CONV
+from .linear import product
+from .read import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
 from .value import OnnxValue
 
 _UINT64 = 13
@@ -76,19 +78,19 @@ def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> 
         return x
     dtype = DTYPES[code]
     if x.type == _UINT64 and (code in FEW_BITS or "float" in dtype):
-        x = cast(b, x, UNSIGNED[_UINT64])
+        x = x.cast(UNSIGNED[_UINT64])
     if code == _BOOL:
-        return flag(b, x)
+        return flag(x)
     if code in FEW_BITS:
-        floats = x if "float" in x.dtype else cast(b, x, dtype)
-        return cast(b, unary(b, "_onnx_round", floats, to=FEW_BITS[code], saturate=saturate), dtype)
+        floats = x if "float" in x.dtype else x.cast(dtype)
+        return floats.apply("_onnx_round", to=FEW_BITS[code], saturate=saturate).cast(dtype)
     if code in UNSIGNED:
-        return cast(b, cast(b, x, UNSIGNED[code]), dtype)
+        return x.cast(UNSIGNED[code]).cast(dtype)
     low, high = RANGES.get(code, (0, 0))
     if not 0 < high - low < 16:
-        return cast(b, x, dtype)
-    rest = arith(b, "mod", arith(b, "minus", cast(b, x, "int32"), float(low)), float(high - low + 1))
-    return cast(b, arith(b, "plus", rest, float(low)), dtype)
+        return x.cast(dtype)
+    rest = (x.cast("int32") - float(low)) % float(high - low + 1)
+    return (rest + float(low)).cast(dtype)
 
 
 def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
@@ -106,7 +108,7 @@ def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
 def _turned(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
     """Flip the highest bit: signed integers then have the order of the unsigned ones. Twice is the value itself."""
     lowest = b.constant(torch.tensor([-(2**63)]))
-    made = as_scalar(b("broadcast_add", x, lowest), x.is_scalar)
+    made = b("broadcast_add", x, lowest).as_scalar(x.is_scalar)
     made.code = x.code
     return made
 
@@ -148,6 +150,118 @@ def _in_range(b: GraphBuilder, kind: str, value: OnnxValue) -> OnnxValue:
     if value.code == _UINT64 and kind in _ORDERS:
         return _turned(b, value)
     if value.code in UNSIGNED and value.code != _UINT64 and kind in _WRAPS:
-        code, value = value.code, cast(b, cast(b, value, UNSIGNED[value.code]), value.dtype)
+        code, value = value.code, value.cast(UNSIGNED[value.code]).cast(value.dtype)
         value.code = code
     return value
+
+
+# numbers of eight bits: computed in float32, in the steps that the file prescribes
+
+
+def _along(b: GraphBuilder, part: OnnxValue, x: OnnxValue, axis: int) -> OnnxValue:
+    """Return scales or zero points so that they broadcast with the data."""
+    if part.rank == 0 or part.shapes[0] == (1,):
+        return part
+    if part.rank != 1:
+        raise Refused("scales of blocks")
+    place = normal(axis, x.rank)
+    return unsqueeze(part, [i for i in range(x.rank) if i != place])
+
+
+def _opened(b: GraphBuilder, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | None, axis: int) -> OnnxValue:
+    """Return the numbers that quantized ones stand for."""
+    found = x.cast(scale.dtype)
+    if zero is not None:
+        found = found - _along(b, zero, x, axis).cast(scale.dtype)
+    return found * _along(b, scale, x, axis)
+
+
+def _closed(
+    b: GraphBuilder,
+    x: OnnxValue,
+    scale: OnnxValue,
+    zero: OnnxValue | None,
+    axis: int,
+    code: int,
+    saturate: bool = True,
+) -> OnnxValue:
+    """Return numbers quantized; `code` is ONNX's number of the type."""
+    parts = x.cast(scale.dtype) / _along(b, scale, x, axis)
+    if code in FEW_BITS:  # their zero point is 0
+        return cast_to(b, parts, code, saturate)
+    if code not in RANGES:
+        raise Refused(f"numbers quantized to element type {code}")
+    low, high = RANGES[code]
+    found = even(parts)
+    if zero is not None:
+        found = found + _along(b, zero, x, axis).cast(scale.dtype)
+    return cast_to(b, found.apply("clip", a_min=float(low), a_max=float(high)), code)
+
+
+def _quantize(c: NodeCall) -> OnnxValue:
+    zero = c.maybe(2)
+    code = zero.type if zero is not None else c.attrs.get("output_dtype") or 2
+    saturate = bool(c.attrs.get("saturate", 1))
+    return _closed(c.b, c.x, c.value(1), zero, c.attrs.get("axis", 1), code, saturate)
+
+
+def _dynamic(c: NodeCall) -> list[OnnxValue]:
+    b, x = c.b, c.x
+    high = b("max", x).as_scalar(True).arith("maximum", 0.0)
+    low = b("min", x).as_scalar(True).arith("minimum", 0.0)
+    scale = (high - low) / 255.0
+    zero = even(((0.0 - low) / scale).apply("clip", a_min=0.0, a_max=255.0))
+    whole = zero.cast("uint8")
+    return [_closed(b, x, scale, whole, 0, 2), scale, whole]
+
+
+def _shifted(b: GraphBuilder, x: OnnxValue, zero: OnnxValue | None, axis: int) -> OnnxValue:
+    found = x.cast("float32")
+    return found if zero is None else found - _along(b, zero, x, axis).cast("float32")
+
+
+def _whole_product(c: NodeCall) -> OnnxValue:
+    b, x, y = c.b, c.x, c.value(1)
+    left = _shifted(b, x, c.maybe(2), x.rank - 2)
+    return even(product(left, _shifted(b, y, c.maybe(3), y.rank - 1))).cast("int32")
+
+
+def _product(c: NodeCall) -> OnnxValue:
+    b, x, y = c.b, c.x, c.value(3)
+    left = _opened(b, x, c.value(1), c.maybe(2), x.rank - 2)
+    right = _opened(b, y, c.value(4), c.maybe(5), y.rank - 1)
+    return _closed(b, product(left, right), c.value(6), c.maybe(7), -1, c.value(7).type)
+
+
+def _convolved(c: NodeCall, x: OnnxValue, weight: OnnxValue) -> OnnxValue:
+    inner = NodeCall(c.b, "Conv", [x, weight], c.attrs, c.since, [True], c.body, c.read)
+    found: OnnxValue = CONV["Conv"](inner)
+    return found
+
+
+def _whole_conv(c: NodeCall) -> OnnxValue:
+    b = c.b
+    x, weight = _shifted(b, c.x, c.maybe(2), 1), _shifted(b, c.value(1), c.maybe(3), 0)
+    return even(_convolved(c, x, weight)).cast("int32")
+
+
+def _conv(c: NodeCall) -> OnnxValue:
+    b, x, weight = c.b, c.x, c.value(3)
+    left = _opened(b, x, c.value(1), c.maybe(2), 1)
+    found = _convolved(c, left, _opened(b, weight, c.value(4), c.maybe(5), 0))
+    if c.maybe(8) is not None:
+        scale = c.value(4) * c.value(1)
+        bias = c.value(8).cast("float32") * scale
+        found = found + _along(b, bias, found, 1)
+    return _closed(b, found, c.value(6), c.maybe(7), 1, c.value(7).type)
+
+
+TABLE: dict[str, Translator] = {
+    "ConvInteger": _whole_conv,
+    "DequantizeLinear": lambda c: _opened(c.b, c.x, c.value(1), c.maybe(2), c.attrs.get("axis", 1)),
+    "DynamicQuantizeLinear": _dynamic,
+    "MatMulInteger": _whole_product,
+    "QLinearConv": _conv,
+    "QLinearMatMul": _product,
+    "QuantizeLinear": _quantize,
+}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import torch
 
 from ...graph import Entry
-from .tensors import CODES
-from .worlds import Dims
+from .read import CODES
 
 
 class OnnxValue:
     """One array.
 
     Attributes:
+        b: makes the nodes of its graph.
         shapes: its shape in every world. An array without axes, which MXNet lacks, has (1,) here.
         code: ONNX's number of the element type in the file if that is another one, else 0.
         is_scalar: whether it has no axes in ONNX.
@@ -25,6 +28,7 @@ class OnnxValue:
     """
 
     __slots__ = (
+        "b",
         "code",
         "dtype",
         "entry",
@@ -38,8 +42,8 @@ class OnnxValue:
         "turned",
     )
 
-    def __init__(self, shapes: tuple[Dims, ...], dtype: str, entry: Entry | None = None) -> None:
-        self.shapes, self.dtype, self.entry = shapes, dtype, entry
+    def __init__(self, b: Any, shapes: tuple[Dims, ...], dtype: str, entry: Entry | None = None) -> None:
+        self.b, self.shapes, self.dtype, self.entry = b, shapes, dtype, entry
         self.code = 0
         self.is_scalar = False
         self.known: tuple[torch.Tensor, ...] | None = None
@@ -75,7 +79,184 @@ class OnnxValue:
 
     def again(self) -> OnnxValue:
         """Return a copy, of which something is to be changed."""
-        made = OnnxValue(self.shapes, self.dtype, self.entry)
-        for each in ("code", "is_scalar", "known", "trains", "recipe", "scope", "name", "turned"):
-            setattr(made, each, getattr(self, each))
+        return copy(self)
+
+    def as_scalar(self, is_scalar: bool) -> OnnxValue:
+        """Say whether this has no axes in ONNX."""
+        if self.is_scalar == is_scalar:
+            return self
+        made = self.again()
+        made.is_scalar = is_scalar
         return made
+
+    # operators
+
+    def apply(self, name: str, **attrs: Any) -> OnnxValue:
+        """Apply an operator that keeps the shape."""
+        return self.b(name, self, **attrs).as_scalar(self.is_scalar)
+
+    def cast(self, dtype: str) -> OnnxValue:
+        """Convert the element type."""
+        return self if self.dtype == dtype else self.apply("Cast", dtype=dtype)
+
+    def reduce(self, name: str, axes: Sequence[int], keep: bool) -> OnnxValue:
+        """Apply a reduction along axes."""
+        if self.is_scalar or not axes:
+            return self
+        made = self.b(name, self, axis=tuple(axes), keepdims=keep)
+        return made.as_scalar(len(axes) == self.rank and not keep)
+
+    def arith(self, word: str, other: OnnxValue | float) -> OnnxValue:
+        """Apply an operator of two arrays that broadcast, or of an array and a number.
+
+        Args:
+            word: what the scalar form is called: "plus" of ``_plus_scalar``.
+        """
+        if not isinstance(other, OnnxValue):
+            return self.apply(f"_{word}_scalar", scalar=other)
+        x, y = same_type(self, other)
+        right, left = _number(y), _number(x)
+        is_plain = x.dtype != "bool"
+        if right is not None and is_plain and y.rank <= x.rank and not (x.known and not x.trains):
+            return x.arith(word, right)
+        if left is not None and is_plain and x.rank <= y.rank and not (y.known and not y.trains):
+            return y.arith(_REVERSED.get(word, word), left)
+        made = self.b(_BROADCAST.get(word, f"broadcast_{word}"), x, y)
+        return made.as_scalar(x.is_scalar and y.is_scalar)
+
+    def __add__(self, other: OnnxValue | float) -> OnnxValue:
+        return self.arith("plus", other)
+
+    def __sub__(self, other: OnnxValue | float) -> OnnxValue:
+        return self.arith("minus", other)
+
+    def __rsub__(self, other: float) -> OnnxValue:
+        return self.arith("rminus", other)
+
+    def __mul__(self, other: OnnxValue | float) -> OnnxValue:
+        return self.arith("mul", other)
+
+    def __truediv__(self, other: OnnxValue | float) -> OnnxValue:
+        return self.arith("div", other)
+
+    def __mod__(self, other: OnnxValue | float) -> OnnxValue:
+        return self.arith("mod", other)
+
+    def __pow__(self, other: OnnxValue | float) -> OnnxValue:
+        return self.arith("power", other)
+
+    # comparisons give 0 and 1 in the type of the elements, as our operators do
+
+    def __gt__(self, other: OnnxValue | float) -> OnnxValue:
+        return self.arith("greater", other)
+
+    def __ge__(self, other: OnnxValue | float) -> OnnxValue:
+        return self.arith("greater_equal", other)
+
+    def __lt__(self, other: OnnxValue | float) -> OnnxValue:
+        return self.arith("lesser", other)
+
+    def __le__(self, other: OnnxValue | float) -> OnnxValue:
+        return self.arith("lesser_equal", other)
+
+
+_REVERSED = {
+    "minus": "rminus",
+    "div": "rdiv",
+    "mod": "rmod",
+    "power": "rpower",
+    "lesser": "greater",
+    "greater": "lesser",
+    "lesser_equal": "greater_equal",
+    "greater_equal": "lesser_equal",
+}
+_BROADCAST = {"plus": "broadcast_add", "minus": "broadcast_sub"}
+_ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64")
+
+
+def _number(x: OnnxValue) -> float | None:
+    """Return the number that a value holds everywhere if it is a constant, None if not."""
+    if x.trains or x.known is None or math.prod(x.shapes[0]) != 1:
+        return None
+    tensor = x.b.fixed(x)
+    if tensor is None:
+        return None
+    found = tensor.reshape(()).item()
+    return float(found) if abs(found) < 2**53 or math.isinf(found) or math.isnan(found) else None
+
+
+def same_type(*values: OnnxValue) -> list[OnnxValue]:
+    """Convert values to the widest of their types."""
+    widest = max((v.dtype for v in values), key=_ORDER.index)
+    return [v.cast(widest) for v in values]
+
+
+# Sizes to try a graph with whose dimensions are not all given.
+#
+# A graph with dimensions that the file leaves open is worked out for a few sets of sizes at once: worlds. What has the
+# same size in all of them is constant; what has the sizes of an input's dimension in all of them is that dimension. In
+# this way a chain that computes a shape is simply computed, and what it meant is read off its results.
+
+Dims = tuple[int, ...]
+Sizes = tuple[int, ...]
+"""One dimension's size in every world."""
+
+# no row is a linear function of another one, lest a multiple of one be taken for another
+_LEADING: tuple[Sizes, ...] = (
+    (2, 3, 5),
+    (3, 7, 4),
+    (5, 4, 9),
+    (7, 11, 6),
+    (4, 13, 14),
+    (11, 6, 15),
+    (6, 17, 22),
+)
+_LENGTHS: tuple[Sizes, ...] = ((12, 20, 17), (16, 10, 23), (18, 25, 14), (21, 15, 32), (10, 27, 19))
+_SIDES: tuple[Sizes, ...] = ((224, 288, 416), (256, 320, 192), (192, 256, 480), (320, 224, 288))
+_SMALL: tuple[Sizes, ...] = ((32, 64, 160), (64, 96, 32), (96, 32, 128), (128, 160, 64))
+_LONG: tuple[Sizes, ...] = ((16000, 24000, 20000), (24000, 16000, 30000), (20000, 32000, 24000))
+_EQUAL: tuple[Sizes, ...] = ((224, 224, 224),)
+ATTEMPTS: tuple[tuple[tuple[Sizes, ...], tuple[Sizes, ...]], ...] = (
+    (_LENGTHS, _SIDES),
+    (_SMALL, _SMALL),
+    (_LONG, _SMALL),
+    (_EQUAL, _EQUAL),
+)
+"""Sizes of the axes of sequences and of pictures, tried in turn: few networks take every size."""
+
+
+def _kind(shape: Sequence[object], axis: int) -> int:
+    """Return 0 for a leading axis, 1 for one of a sequence, 2 for a side of a picture."""
+    return 0 if axis == 0 else 2 if len(shape) >= 4 and axis >= 2 else 1
+
+
+def sizes_of(
+    shapes: Mapping[str, Sequence[int | str]], attempt: int
+) -> tuple[int, dict[str, tuple[Dims, ...]]]:
+    """Choose the sizes of open dimensions.
+
+    Args:
+        shapes: shape of each input; a name stands for an open dimension.
+
+    Returns:
+        The number of worlds, and the shapes of each input in all of them.
+    """
+    kinds: dict[str, int] = {}
+    for shape in shapes.values():
+        for axis, d in enumerate(shape):
+            if isinstance(d, str):
+                kinds[d] = min(_kind(shape, axis), kinds.get(d, 2))
+    lists = (_LEADING, *ATTEMPTS[attempt])
+    used = [0, 0, 0]
+    chosen: dict[str, Sizes] = {}
+    for name, kind in kinds.items():
+        row, number = lists[kind], used[kind]
+        # more open dimensions than rows: the rows again, stretched and moved
+        turn, place = divmod(number, len(row))
+        chosen[name] = tuple(n * (turn + 1) + turn * (i % 2) for i, n in enumerate(row[place]))
+        used[kind] += 1
+    worlds = 1 + min(len(chosen), 2)
+    return worlds, {
+        name: tuple(tuple(chosen[d][w] if isinstance(d, str) else d for d in shape) for w in range(worlds))
+        for name, shape in shapes.items()
+    }

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from .call import Dims, OperatorCall
-from .writer import CODES
+from .call import CODES, Dims, OperatorCall
 
 _IN_SCHEMAS = {"float32": "float", "float64": "double"}
 

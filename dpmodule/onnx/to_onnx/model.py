@@ -12,9 +12,9 @@ from ...graph import Entry, Graph, Node, infer_shapes
 from ...ndarray import NDArray, from_torch
 from ...ops.nn.rules import channels_last
 from ..hints import fixed_gammas, hints_of, write_hints
-from ..inputs import ModelInputs
+from ..prediction import ModelInputs
+from .call import Writer, live_nodes, used_values, value_info
 from .translation import KnownVariables, Translation, concrete, given_sizes
-from .writer import Writer, live_nodes, used_values, value_info
 
 
 def translated(

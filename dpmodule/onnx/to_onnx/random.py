@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .call import Dims, OperatorCall
+from .call import Dims, OperatorCall, code_of
 from .common import Term, log_gamma, reshape, result, shape_value, term
-from .writer import code_of
 
 Array = np.ndarray[Any, Any]
 

@@ -18,9 +18,8 @@ from ...ndarray import NDArray
 from ...ops.dtypes import name_of
 from ...ops.shapes import known
 from ...ops.spec import LABEL, Onnx
-from .call import Dim, Dims, OperatorCall, Untranslatable
+from .call import Dim, Dims, OperatorCall, Untranslatable, Writer, code_of, fill
 from .common import Builder, allowed_types, computed_in, in_type, most_inputs
-from .writer import Writer, code_of, fill
 
 
 class Translation:
@@ -206,17 +205,14 @@ def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
 FILES = (
     "array",
     "contrib",
-    "control_flow",
     "detection",
     "image",
-    "indexing",
     "linalg",
     "math",
     "nn",
     "pooling",
     "quantize",
     "random",
-    "reduce",
     "sequence",
 )
 """Files that hold builders: every public function that one defines."""

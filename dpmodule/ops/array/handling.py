@@ -1,4 +1,4 @@
-"""What MXNet's own machinery calls: copies, sums of gradients, writing into arrays by position, common types."""
+"""What MXNet's own machinery calls: copies, sums of gradients, writing into arrays by position, types converted."""
 
 from __future__ import annotations
 

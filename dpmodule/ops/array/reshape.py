@@ -1,4 +1,4 @@
-"""The same elements under another shape."""
+"""The same elements under another shape, and blocks of pixels as channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements repeated, mirrored or broadcast."""
+"""Elements repeated, mirrored, broadcast or put around an array."""
 
 from __future__ import annotations
 

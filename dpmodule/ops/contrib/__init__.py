@@ -1,7 +1,6 @@
 """Operators that users call as ``mx.sym.contrib.*`` and ``mx.nd.contrib.*``: importing this package declares them."""
 
 from . import arrays as arrays
-from . import box_coding as box_coding
 from . import boxes as boxes
 from . import deformable as deformable
 from . import functions as functions

@@ -14,6 +14,12 @@ from ..registry import bound
 from ..shapes import output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
+# Greedy non-maximum suppression as tensor operations, with the result of the loop over boxes.
+#
+# Boxes are taken in blocks, best first. A block is compared with the boxes kept so far, then with itself; within the
+# block, "kept = not overlapped by a kept one before it" is repeated until nothing changes. That equation has one
+# solution, the greedy one, and each repetition settles at least one more box of every chain of overlaps.
+
 Overlap = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """``(items (F, G, r), items (F, G, c)) -> (G, r, c)``: True where one is suppressed by the other."""
 

@@ -1,4 +1,4 @@
-"""Deformable convolution, plain and modulated."""
+"""Deformable convolution, plain and modulated, and deformable pooling of regions."""
 
 from __future__ import annotations
 

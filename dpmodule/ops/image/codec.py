@@ -21,7 +21,7 @@ from ...base import (
     Shape,
     ShapeError,
 )
-from ...files.file_kind import likely_kind, regular_file
+from ...files import likely_kind, regular_file
 from ..attrs import boolean, integer, real, reals, string
 from ..registry import op
 from ..shapes import unify

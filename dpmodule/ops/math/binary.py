@@ -1,4 +1,4 @@
-"""Arithmetic of two arrays, of equal shape or broadcast."""
+"""Arithmetic, comparison and logic of two arrays, of equal shape or broadcast, and of an array and a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products that contract axes."""
+"""Products that contract axes, and the column-wise Kronecker product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activation functions."""
+"""Activation functions and dropout."""
 
 from __future__ import annotations
 

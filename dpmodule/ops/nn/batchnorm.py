@@ -1,4 +1,4 @@
-"""Batch normalisation."""
+"""Batch normalisation, by torch or the native extension, and its relatives."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from ..recording import is_recorded
 from ..registry import op
 from ..shapes import unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, aux, param
+from .linear import is_plain, kernels
 from .rules import agree
-from .small_matmul import is_plain, kernels
+
+# Normalisation over the batch in training, a sum and relu behind it, as one call of the native extension.
+#
+# torch reads the data three times for the statistics and the result, and goes over the result again for the sum and
+# for relu; backward, relu's gradient is written, and read twice. Here forward reads the data twice and writes the
+# result, and backward does the same; of what follows the normalisation nothing but the result is kept.
 
 _CHANNELS = 4
 """How many channels there must be a multiple of."""

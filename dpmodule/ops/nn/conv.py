@@ -1,4 +1,4 @@
-"""Convolution over one, two or three spatial axes."""
+"""Convolution, and its transpose, over one, two or three spatial axes."""
 
 from __future__ import annotations
 

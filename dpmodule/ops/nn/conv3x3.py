@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from ...compat import torch_private
 from ..recording import is_recorded
-from .small_matmul import is_plain, kernels
+from .linear import is_plain, kernels
 
 Optional = torch.Tensor | None
 
@@ -204,6 +204,14 @@ def convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int
         return _apply(x, weight, bias, step)
     return _result(x, weight, bias, step)
 
+
+# Two-dimensional convolutions by the native extension, for prediction.
+#
+# The extension sums tiles of the result up in registers, from data in channels_last and a weight laid out for it,
+# adds a bias and another tensor, and rectifies. oneDNN's kernels have the same speed where all they read is near;
+# this one fetches the numbers that come next meanwhile, and takes nothing but addresses, while torch prepares oneDNN
+# anew in every call. Torch's threads share the work. What computes a convolution follows from the processor and sizes
+# alone, never from a measurement.
 
 Tensor = torch.Tensor
 

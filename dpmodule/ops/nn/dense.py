@@ -1,4 +1,4 @@
-"""The fully connected layer."""
+"""The fully connected layer and the embedding."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from ...compat import torch_private
 from ..recording import is_recorded
-from .linear import linear, product_by_faster
-from .small_matmul import is_plain, kernels, pays
+from .linear import is_plain, kernels, linear, pays, product_by_faster
 
 _MOST_WORK = 2**14
 """Multiplications in one step's map of the state from which oneDNN may be as fast; gates cost like 16 units of it."""

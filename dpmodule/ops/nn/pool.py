@@ -1,4 +1,4 @@
-"""Pooling over one, two or three spatial axes."""
+"""Pooling over one, two or three spatial axes, and the first pooling operator, kept for old saved graphs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ..recording import is_recorded, is_traced
 from ..registry import bound
 from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
+from .linear import is_plain, kernels
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
-from .small_matmul import is_plain, kernels
 
 
 class _MaxPool2d(torch.autograd.Function):
@@ -305,6 +305,10 @@ def pooling(a: Any) -> Callable[..., torch.Tensor]:
         call = partial({"max": _max, "avg": _average}.get(a.pool_type, _windows), a)
     return through_first(call, 1) if channels_last(a.layout) else call
 
+
+# Max pooling of images by the native extension, where no gradient asks for the places of what was found.
+#
+# torch notes the places in any case, and takes three to five times as long.
 
 Pair = tuple[int, ...]
 

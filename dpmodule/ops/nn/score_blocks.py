@@ -17,7 +17,7 @@ from ...compat import torch_private
 from ..spec import Env
 from .linear import by_onednn, linear
 from .rules import flat_from
-from .softmax_output import label_scale, softmax_output, softmax_output_grad
+from .softmax import label_scale, softmax_output, softmax_output_grad
 
 _LEAST_SCORES = 2**20
 """Scores below which all rows are done at once: 4 MB stay in the cache as they are."""

@@ -1,22 +1,24 @@
-"""Softmax and its relatives."""
+"""Softmax and its relatives, and the outputs with their own loss that are made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import torch
 
-from ...base import OpError, Shape
+from ...base import OpError, Shape, ShapeError
 from ...compat import torch_private
 from ..attrs import boolean, choice, dtype, integer, optional, real
 from ..dtypes import torch_dtype
 from ..recording import is_recorded
 from ..registry import bound, op
-from ..shapes import same, typed, unify
-from ..spec import ROWS, Attr, Env, Input, Onnx, Shapes, Types, arg
-from .small_matmul import is_plain, kernels
+from ..shapes import prod, same, typed, unify
+from ..spec import NEVER, ROWS, Attr, ClassLabels, Env, Input, Onnx, Shapes, Types, arg, label
+from .linear import is_plain, kernels
+from .rules import agree
 
 _ATTRS: Mapping[str, Attr] = {
     "axis": Attr(integer(), "axis along which the values sum to one", -1),
@@ -165,6 +167,11 @@ def softmax_activation(a: Any) -> Callable[..., torch.Tensor]:
     return partial(torch.softmax, dim=1 if a.mode == "channel" else -1)
 
 
+# Softmax of few classes by the native extension.
+#
+# torch computes rows that do not fill a vector number by number: for ten classes that takes ten times as long, and in
+# the prediction of a small network a tenth of the time.
+
 _LEAST_ROWS = 4
 """Rows below which torch is as fast."""
 
@@ -194,4 +201,235 @@ def row_softmax(data: torch.Tensor) -> torch.Tensor:
         return torch.softmax(data, -1)
     result = torch.empty_like(data)
     kernels().softmax(*data.shape, data.data_ptr(), result.data_ptr())
+    return result
+
+
+def _add_at_labels(grad: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
+    """Add a number at the class of each label, in place; a label that is no class adds nothing."""
+    inside = labels.clamp(0, grad.shape[axis] - 1)
+    return grad.scatter_add_(axis, inside, (labels == inside).to(grad.dtype).mul_(value))
+
+
+def _minus_labels(start: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
+    """Return a copy of `start` with `value` subtracted at the class of each label; see `_add_at_labels`."""
+    if start.is_cpu:
+        with suppress(RuntimeError):  # a label is not a class: rare, and half the price of looking before
+            return start.scatter(axis, labels, -value, reduce="add")
+    return _add_at_labels(start.clone(), labels, axis, -value)
+
+
+def _softmax_output_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data = unify(ins[0], outs[0], "data and output")
+    have = ins[1]
+    if data is None:
+        return ins, outs
+    if a.multi_output and len(data) < 2:
+        raise ShapeError(f"data has shape {data}, expected at least 2 axes with multi_output")
+    if have and len(have) > 1 and not data[0]:
+        data = (have[0], *data[1:])
+    if have is not None and len(have) == len(data) and have == data:
+        return [data, have], [data]
+    if a.multi_output:
+        spread = (data[0], *data[2:])
+        forms = [(data[0], prod(data[2:])), spread, (data[0], 1, *data[2:])]
+        want = next((form for form in forms if have is not None and len(have) == len(form)), forms[0])
+    else:
+        want = data[:-1]
+    return [data, agree("label", have, want, data)], [data]
+
+
+def softmax_output_grad(
+    a: Any,
+    env: Env,
+    out: torch.Tensor,
+    data: torch.Tensor,
+    label: torch.Tensor,
+) -> torch.Tensor:
+    """Return probability minus label, scaled; see `softmax_output`."""
+    scale: float = a.grad_scale
+    if label.dim() == 1 and out.dim() == 2 and _is_plain(a):
+        grad = _minus_labels(out, label.long().unsqueeze(1), 1, 1.0)
+    elif label.shape == out.shape:
+        grad = out - label.to(out.dtype)
+    else:
+        grad, scale = _hard_label_grad(a, out, label), 1.0
+    if scale != 1.0:
+        grad.mul_(scale)
+    return grad.mul_(out) if a.out_grad else grad
+
+
+def _is_plain(a: Any) -> bool:
+    """Say whether no attribute but grad_scale and out_grad asks for anything."""
+    return a.normalization == "null" and not (a.use_ignore or a.smooth_alpha or a.multi_output)
+
+
+def _hard_label_grad(a: Any, out: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Return the gradient for labels that are class numbers."""
+    classes = label.long()
+    if a.multi_output:
+        p = out.reshape(out.shape[0], out.shape[1], -1)
+        labels = classes.reshape(out.shape[0], 1, -1)
+    else:
+        p = out if out.dim() == 2 else out.reshape(-1, out.shape[-1]) if a.preserve_shape else out.flatten(1)
+        labels = classes.reshape(-1, 1)
+        if labels.shape[0] != p.shape[0]:  # one label for each row of several: MXNet reads the first ones
+            labels = labels[: p.shape[0]]
+    if a.smooth_alpha and not a.multi_output:
+        rest = a.smooth_alpha / max(p.shape[1] - 1, 1)
+        grad = _minus_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest).mul_(
+            label_scale(a, classes, p)
+        )
+    else:
+        grad = _scaled_minus_labels(p, labels, label_scale(a, classes, p))
+    if a.use_ignore:
+        _clear(grad, labels == int(a.ignore_label))
+    return grad if grad.shape == out.shape else grad.view(out.shape)
+
+
+def _scaled_minus_labels(p: torch.Tensor, labels: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
+    """Return (p - one-hot label) * scale, with the classes on axis 1.
+
+    In one pass over `p`, which a large vocabulary makes long: what is different at the labels is put in afterwards.
+    A label that is no class takes nothing away.
+    """
+    inside = labels.clamp(0, p.shape[1] - 1)
+    at_labels = p.gather(1, inside).sub_((labels == inside).to(p.dtype)).mul_(scale)
+    return torch.mul(p, scale).scatter_(1, inside, at_labels)
+
+
+def _clear(grad: torch.Tensor, where: torch.Tensor) -> None:
+    """Set the columns along axis 1 to zero where the mask, which has length 1 on that axis, says so."""
+    if grad.is_cpu and grad.dim() == 2:  # writes the rows in question only
+        grad.index_fill_(0, where.flatten().nonzero().flatten(), 0.0)
+    else:
+        grad.masked_fill_(where, 0.0)
+
+
+def label_scale(a: Any, classes: torch.Tensor, p: torch.Tensor) -> float | torch.Tensor:
+    """Return grad_scale over what the normalisation counts."""
+    scale: float = a.grad_scale
+    if a.normalization == "valid":
+        return scale / (classes != int(a.ignore_label)).sum().clamp_(min=1)
+    if a.multi_output:
+        scale /= p.shape[2]
+    if a.normalization == "batch":
+        scale /= classes.shape[0] if a.multi_output else classes.numel()
+    return scale
+
+
+def _rows_softmax(data: torch.Tensor) -> torch.Tensor:
+    """Apply softmax over all axes but the first together."""
+    if data.dim() == 2:
+        return torch.softmax(data, 1)
+    return torch.softmax(data.reshape(data.shape[0], -1), 1).view(data.shape)
+
+
+def _one_class(a: Any, out: torch.Tensor) -> torch.Tensor:
+    """Return the probabilities of one class: a score that is NaN or infinite makes all classes beside it NaN."""
+    return out.select(-1 if a.preserve_shape else 1, 0) if out.dim() > 1 else out
+
+
+def _softmax_output_classes(a: Any, data: tuple[int, ...], label: tuple[int, ...]) -> ClassLabels | None:
+    if label == data or len(data) < 2 or not a.grad_scale:
+        return None
+    count = data[1] if a.multi_output else data[-1] if a.preserve_shape else prod(data[1:])
+    return ClassLabels(count, (lambda labels: labels != int(a.ignore_label)) if a.use_ignore else None)
+
+
+@op(
+    "SoftmaxOutput",
+    [arg("data", ROWS), label()],
+    {
+        "grad_scale": Attr(real, "factor of the gradient", 1.0),
+        "ignore_label": Attr(real, "label without gradient, if use_ignore", -1.0),
+        "multi_output": Attr(
+            boolean, "classes on axis 1, a label for each position of the other axes", False
+        ),
+        "use_ignore": Attr(boolean, "give no gradient where the label is ignore_label", False),
+        "preserve_shape": Attr(boolean, "softmax over the last axis instead of all but the first", False),
+        "normalization": Attr(
+            choice("batch", "null", "valid"),
+            "divide the gradient by nothing, the number of labels, or the number that are not ignore_label",
+            "null",
+        ),
+        "out_grad": Attr(boolean, "multiply the gradient by the output", False),
+        "smooth_alpha": Attr(real, "share of each label spread over the other classes", 0.0),
+    },
+    aliases=["Softmax"],
+    loss_grad=softmax_output_grad,
+    loss_probe=_one_class,
+    infer=_softmax_output_infer,
+    classes=_softmax_output_classes,
+    onnx=Onnx("Softmax", builder="softmax_output"),
+)
+def softmax_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Apply softmax; the gradient is that of the cross-entropy: probability minus one-hot label.
+
+    Labels are class numbers (fractions are cut off, a number that is no class takes nothing away), or
+    probabilities when their shape is the data's, which ignores all attributes but grad_scale and out_grad.
+    With multi_output the gradient is also divided by the number of positions unless normalization is "valid",
+    and smooth_alpha has no effect.
+
+    Shape:
+        data, output: (N, ..., K); (N, K, ...) with multi_output.
+        label: data without its last axis; (N, positions) or (N, ...) with multi_output; or as data.
+
+    Source: MXNet 1.9.1 `SoftmaxOutput`, including out_grad: its documentation names the head gradient, but it
+    multiplies by the output.
+    """
+    if a.multi_output:
+        return torch.softmax(data, 1)
+    if env.context is not None and not env.is_train and data.dim() == 2:  # an executor predicts
+        return row_softmax(data)
+    return torch.softmax(data, -1) if a.preserve_shape else _rows_softmax(data)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Summed cross-entropy; the gradient is probability minus one-hot label, clipped loss or not."""
+
+    @staticmethod
+    def forward(ctx: Any, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        p = torch.softmax(data, 1)
+        labels = label.long().reshape(-1, 1)
+        inside = labels.clamp(0, data.shape[1] - 1)
+        found = p.gather(1, inside).mul_(labels == inside)
+        ctx.save_for_backward(p, labels)
+        return found.clamp_(min=1e-8).log_().sum().neg_().view(1)
+
+    @staticmethod
+    def backward(ctx: Any, *heads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        p, labels = ctx.saved_tensors
+        return _minus_labels(p, labels, 1, 1.0).mul_(heads[0]), None
+
+
+def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data, have = ins
+    if data is not None:
+        if len(data) != 2:
+            raise ShapeError(f"data has shape {data}, expected 2 axes: (N, classes)")
+        have = agree("label", have, data[:1], data)
+    return [data, have], [unify(outs[0], (1,), "output")]
+
+
+@op(
+    "softmax_cross_entropy",
+    [arg("data"), label("label")],
+    infer=_cross_entropy_infer,
+    classes=lambda a, data, label: ClassLabels(data[1]),
+    batch=NEVER,
+    onnx=Onnx(builder="softmax_cross_entropy"),
+)
+def softmax_cross_entropy(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Return the cross-entropy of softmax with class numbers, summed over the batch.
+
+    Probabilities below 1e-8 count as 1e-8.
+
+    Shape:
+        data: (N, classes).
+        label: (N,).
+        output: (1,).
+
+    Source: MXNet 1.9.1 `softmax_cross_entropy`.
+    """
+    result: torch.Tensor = _CrossEntropy.apply(data, label)  # type: ignore[no-untyped-call]
     return result

@@ -1,4 +1,4 @@
-"""Sampling of images at moved places: grids, the bilinear sampler, the spatial transformer."""
+"""Sampling of images at moved places: grids, the bilinear sampler, the spatial transformer; enlarging and cutting."""
 
 from __future__ import annotations
 

@@ -3,4 +3,3 @@
 from . import adam as adam
 from . import adaptive as adaptive
 from . import multi as multi
-from . import norms as norms

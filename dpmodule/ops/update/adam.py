@@ -1,4 +1,4 @@
-"""Updates that keep a running mean and variance of the gradient: Adam, AdamW, FTML."""
+"""Updates that keep a running mean and variance of the gradient: Adam, AdamW, FTML, LAMB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates whose rates adapt by sums of squares: FTRL, RMSProp, AdaGrad."""
+"""Updates by gradient descent, and those whose rates adapt by sums of squares: FTRL, RMSProp, AdaGrad."""
 
 from __future__ import annotations
 

@@ -1,19 +1,22 @@
-"""Gradient descent for several weights in one call."""
+"""Updates of several weights in one call, and the norms that their rates are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
+from ...base import Shape
 from ..attrs import boolean, integer, real, reals, shape
 from ..dtypes import single
-from ..spec import Attr
+from ..registry import bound
+from ..shapes import same
+from ..spec import NEVER, Attr, Shapes, Types, Variadic, arg, aux
 from .adam import BOUNDS, adamw, direction, stretched
 from .adaptive import descent, momentum_descent
-from .rules import BETAS, CLIP, NUM_WEIGHTS, RATES, SCALING, Rule, mixed, multi, pairs
+from .rules import BETAS, CLIP, NO_ONNX, NUM_WEIGHTS, RATES, RESCALE, SCALING, Rule, mixed, multi, pairs
 
 Tensor = torch.Tensor
 
@@ -265,3 +268,100 @@ def multi_mp_lamb_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     Source: MXNet 1.9.1 `_multi_mp_lamb_update`, whose symbols call these inputs by other names.
     """
     return _lambs(a)
+
+
+@bound(
+    "multi_lars",
+    [arg("lrs"), arg("weights_sum_sq"), arg("grads_sum_sq"), arg("wds")],
+    {
+        "eta": Attr(real, "LARS's trust coefficient"),
+        "eps": Attr(real, "keeps the quotient finite"),
+        **RESCALE,
+    },
+    infer=same,
+    batch=NEVER,
+    onnx=NO_ONNX,
+)
+def multi_lars(a: Any) -> Callable[..., Tensor]:
+    """Return the learning rates of LARS: ``lr * eta * |w| / (rescale_grad * |g| + wd * |w| + eps)``.
+
+    Where a norm is 0 the rate stays.
+
+    Shape:
+        lrs, weights_sum_sq, grads_sum_sq, wds: one number for each weight, all (weights,) and of one type.
+        returns: (weights,).
+
+    Source: MXNet 1.9.1 `multi_lars`; You et al., "Large batch training of convolutional networks", 2017.
+    """
+    eta, eps, rescale = single(a.eta), single(a.eps), single(a.rescale_grad)
+
+    def rates(lrs: Tensor, weights_sum_sq: Tensor, grads_sum_sq: Tensor, wds: Tensor) -> Tensor:
+        norms = weights_sum_sq.sqrt()
+        scaled = lrs * eta * norms / (grads_sum_sq.sqrt() * rescale + wds * norms + eps)
+        return torch.where(norms.gt(0) & grads_sum_sq.gt(0), scaled, lrs)
+
+    return rates
+
+
+def _one_each(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    return ins, [(len(ins),)]
+
+
+def _single_precision(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    found = next((t for t in ins if t is not None), None)
+    return [t or found for t in ins], ["float32"]
+
+
+@bound(
+    "multi_sum_sq",
+    (),
+    {"num_arrays": Attr(integer(low=1), "number of arrays")},
+    variadic=Variadic(count="num_arrays", group=(arg("array"),)),
+    infer=_one_each,
+    infer_type=_single_precision,
+    batch=NEVER,
+    onnx=NO_ONNX,
+)
+def multi_sum_sq(a: Any) -> Callable[..., Tensor]:
+    """Return the sum of squares of each array.
+
+    Shape:
+        array_i: any shape.
+        returns: (num_arrays,), float32.
+
+    Source: MXNet 1.9.1 `multi_sum_sq`, where a square is rounded to the type of its array.
+    """
+    return lambda *arrays: torch.stack([x.square().float().sum() for x in arrays])
+
+
+def _zeros(*arrays: Tensor) -> tuple[Tensor, ...]:
+    return tuple(torch.zeros_like(x) for x in arrays)
+
+
+def _as_they_are(a: Any, ins: list[Any], outs: list[Any]) -> tuple[list[Any], list[Any]]:
+    return ins, outs
+
+
+@bound(
+    "reset_arrays",
+    (),
+    {"num_arrays": Attr(integer(low=1), "number of arrays")},
+    variadic=Variadic(count="num_arrays", group=(aux("array"),)),
+    outputs=(),
+    mutates=("array",),
+    commit_now=("array",),
+    infer=_as_they_are,
+    infer_type=_as_they_are,
+    batch=NEVER,
+    onnx=NO_ONNX,
+)
+def reset_arrays(a: Any) -> Callable[..., tuple[Tensor, ...]]:
+    """Set arrays to zero in place.
+
+    Shape:
+        array_i: any shape.
+        returns: nothing.
+
+    Source: MXNet 1.9.1 `reset_arrays`.
+    """
+    return _zeros

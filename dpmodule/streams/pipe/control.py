@@ -15,17 +15,17 @@ A message is a word: kind in bits 0-7, slot in 8-15, how many frames were sent b
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import select
 import socket
 import struct
-import tempfile
 from collections import deque
 from typing import NamedTuple
 
+from .. import synchronization
 from ..errors import PipeBroken, refused
+from ..synchronization import Signal as Signal
 
 # what both cores answer, the one in Python and that of the extension
 
@@ -57,7 +57,7 @@ DATA, FAILURE, OBJECT = 1, 2, 3
 def anonymous_file(size: int) -> int:
     """Return the descriptor of shared memory without a name, of `size` bytes, all 0."""
     try:
-        fd = _open_anonymous()
+        fd = synchronization.anonymous_file("dpmodule-pipe")
     except OSError as error:
         raise refused("shared memory for a pipe", error) from error
     try:
@@ -65,14 +65,6 @@ def anonymous_file(size: int) -> int:
     except OSError as error:
         os.close(fd)
         raise refused(f"shared memory of {size} bytes for a pipe", error) from error
-    return fd
-
-
-def _open_anonymous() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("dpmodule-pipe", os.MFD_CLOEXEC)
-    fd, path = tempfile.mkstemp(prefix="dpmodule-pipe")
-    os.unlink(path)
     return fd
 
 
@@ -132,48 +124,6 @@ class Control:
             self.put(side, START, max(process_start(os.getpid()), 0))
             self.put(side, PID, os.getpid())
         return owner in (0, os.getpid())
-
-
-class Signal:
-    """A descriptor that becomes readable when the other side has news: an eventfd, or a pipe where there is none.
-
-    Args:
-        write: the one to write to; the same for an eventfd.
-    """
-
-    def __init__(self, read: int, write: int) -> None:
-        self.read, self.write = read, write
-
-    @classmethod
-    def create(cls) -> Signal:
-        """Open a fresh one."""
-        if hasattr(os, "eventfd"):
-            fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            return cls(fd, fd)
-        read, write = os.pipe()
-        os.set_blocking(read, False)
-        os.set_blocking(write, False)
-        return cls(read, write)
-
-    def copy(self) -> Signal:
-        """Return one with descriptors of its own."""
-        read = os.dup(self.read)
-        return Signal(read, read if self.read == self.write else os.dup(self.write))
-
-    def give(self) -> None:
-        """Wake whoever watches it."""
-        with contextlib.suppress(BlockingIOError):  # it is readable already
-            os.write(self.write, b"\1\0\0\0\0\0\0\0")
-
-    def drain(self) -> None:
-        """Make it unreadable until the next wake-up."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self.read, 4096)
-
-    def close(self) -> None:
-        """Close the descriptors."""
-        for fd in {self.read, self.write}:
-            os.close(fd)
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:

@@ -11,7 +11,7 @@ from dpmodule.compat import torch_private
 from dpmodule.executor import packed_weights
 from dpmodule.executor.passes.fused_convolutions import ConvolutionRun
 from dpmodule.ops import exposure
-from dpmodule.ops.nn.small_matmul import kernels
+from dpmodule.ops.nn.linear import kernels
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpmodule import ops
 from dpmodule.base import OpError, ShapeError
-from dpmodule.ops.infer import infer_type
+from dpmodule.ops.shapes import infer_type
 from dpmodule.ops.spec import Env
 from helpers.op_case import OpCase, check_value, gradients, run, shapes
 

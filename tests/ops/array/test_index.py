@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dpmodule import ops
 from dpmodule.base import BoundsError, OpError, ShapeError
-from dpmodule.ops.infer import infer_type
+from dpmodule.ops.shapes import infer_type
 from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
 
 NAN = float("nan")

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from dpmodule.ops.nn import conv3x3, small_matmul
+from dpmodule.ops.nn import conv3x3, linear
 from dpmodule.ops.nn.conv3x3 import convolve3x3, takes
 from helpers.numeric import numbers
 from helpers.walk import walks
 
-core = small_matmul.kernels()
+core = linear.kernels()
 pytestmark = pytest.mark.skipif(
     not hasattr(core, "conv3x3") or core.conv3x3_lanes() == 0,
     reason="there are no kernels for this compiler or processor",

@@ -8,13 +8,13 @@ import torch
 from torch.nn import functional as F
 
 import dpmodule as mx
-from dpmodule.ops.nn import linear, small_matmul
-from dpmodule.ops.nn.small_matmul import few_rows_pay, has_few_rows, multiply_few_rows
+from dpmodule.ops.nn import linear
+from dpmodule.ops.nn.linear import few_rows_pay, has_few_rows, multiply_few_rows
 from helpers.numeric import numbers
 from helpers.walk import walks
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(small_matmul.kernels(), "multiply_few_rows"), reason="there is no kernel for this compiler"
+    not hasattr(linear.kernels(), "multiply_few_rows"), reason="there is no kernel for this compiler"
 )
 
 # a rest of units and of features, fewer features than a vector has, and enough for several threads
@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(RuntimeError, match="dtype"):
         multiply_few_rows(numbers(2, 300), numbers(300, 300), numbers(300).double())
     with pytest.raises(TypeError, match="expected 10 arguments"):
-        small_matmul.kernels().multiply_few_rows(1, 2)
+        linear.kernels().multiply_few_rows(1, 2)
 
 
 def test_sizes_alone_decide():
@@ -89,7 +89,7 @@ def test_it_is_for_plain_tensors():
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_predictions_of_small_batches_use_it(batch, monkeypatch):
-    shapes, kernel = [], small_matmul.multiply_few_rows
+    shapes, kernel = [], linear.multiply_few_rows
 
     def multiply(left, right, bias=None):
         shapes.append((*left.shape, *right.shape))

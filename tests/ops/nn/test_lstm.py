@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from dpmodule import native
-from dpmodule.ops.nn import small_matmul
 from dpmodule.ops.nn.lstm import _is_one_call, is_small, small_lstm
 
 pytestmark = pytest.mark.skipif(
@@ -245,7 +244,7 @@ def test_types_that_differ_are_left_to_torch(name):
 
 def test_without_the_extension_nothing_is_small(monkeypatch):
     monkeypatch.setattr(native, "core", None)
-    monkeypatch.setattr(small_matmul, "_native", None)
+    monkeypatch.setattr("dpmodule.ops.nn.linear._native", None)
     assert not decided(4, 16)
 
 

@@ -10,8 +10,8 @@ import torch
 import dpmodule as mx
 from dpmodule import native, ops
 from dpmodule.base import NodeError, OpError, ShapeError
-from dpmodule.ops.infer import infer_type
 from dpmodule.ops.nn import rnn_weights
+from dpmodule.ops.shapes import infer_type
 from helpers.op_case import OpCase, call, check_gradient, check_value, run, shapes
 
 rnn_module = importlib.import_module("dpmodule.ops.nn.rnn")

@@ -7,9 +7,16 @@ import pytest
 import torch
 
 from dpmodule import native
-from dpmodule.ops.nn import small_matmul
-from dpmodule.ops.nn.linear import linear, product_by_faster
-from dpmodule.ops.nn.small_matmul import dense, is_moderate, multiply, pack, pays, pays_packed
+from dpmodule.ops.nn.linear import (
+    dense,
+    is_moderate,
+    linear,
+    multiply,
+    pack,
+    pays,
+    pays_packed,
+    product_by_faster,
+)
 from helpers.programs import run_program
 from helpers.walk import walks
 
@@ -124,7 +131,7 @@ def test_threads_compute_the_same_numbers(threads, columns):
 def test_large_products_are_shared_by_the_threads():
     program = """
 import os, torch
-from dpmodule.ops.nn.small_matmul import multiply
+from dpmodule.ops.nn.linear import multiply
 def threads():
     return len(os.listdir("/proc/self/task"))
 torch.set_num_threads(2)
@@ -173,7 +180,7 @@ def test_what_is_no_product_for_it():
 
 def test_without_the_extension_there_is_none(monkeypatch):
     monkeypatch.setattr(native, "core", None)
-    monkeypatch.setattr(small_matmul, "_native", None)
+    monkeypatch.setattr("dpmodule.ops.nn.linear._native", None)
     assert not pays(64, 64, 64)
     assert not pays_packed(64, [(64, 64)])
 

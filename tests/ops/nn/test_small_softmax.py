@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from dpmodule import native
-from dpmodule.ops.nn import small_matmul
 from dpmodule.ops.nn.softmax import _is_small, row_softmax
 
 pytestmark = pytest.mark.skipif(
@@ -22,7 +21,7 @@ class Wide:
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
-    monkeypatch.setattr(small_matmul, "_native", Wide)
+    monkeypatch.setattr("dpmodule.ops.nn.linear._native", Wide)
 
 
 def exact(scores):
@@ -73,6 +72,6 @@ def test_what_is_left_to_torch():
 
 def test_without_the_extension_torch_computes(monkeypatch):
     monkeypatch.setattr(native, "core", None)
-    monkeypatch.setattr(small_matmul, "_native", None)
+    monkeypatch.setattr("dpmodule.ops.nn.linear._native", None)
     scores = scores_of(8, 10, 1)
     assert torch.equal(row_softmax(scores), torch.softmax(scores, 1))

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from dpmodule.ops.nn import small_matmul
+from dpmodule.ops.nn import linear
 from dpmodule.ops.nn.conv3x3 import TiledConvolution
 from helpers.numeric import numbers
 from helpers.walk import walks
 
-core = small_matmul.kernels()
+core = linear.kernels()
 pytestmark = pytest.mark.skipif(
     not hasattr(core, "convolve") or core.convolution_block(64) == 0,
     reason="there is no kernel for this compiler or processor",
@@ -118,7 +118,7 @@ def with_vectors_of(numbers, monkeypatch):
         return 16 if filters <= 16 or numbers < 16 else 32 if (filters - 1) % 64 < 32 else 64
 
     core = SimpleNamespace(vector_width=numbers, convolution_block=block)
-    monkeypatch.setattr(small_matmul, "_native", core)
+    monkeypatch.setattr(linear, "_native", core)
 
 
 def test_sizes_alone_decide(monkeypatch):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ....compat import torch_private
-from ....ops.nn.small_matmul import kernels
+from ....ops.nn.linear import kernels
 from ....ops.spec import Env
 from ...lowering import Step
 from ...packed_weights import Seen

@@ -1,0 +1,333 @@
+"""`FileRun`: one run over its files, from where it begins to its end, in this process and in others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError, StateError
+from ..context import cpu
+from ..kvstore.ranks import Ranks, join
+from ..module import Module
+from ..ndarray.row_sparse import RowSparseNDArray
+from ..optimizer.group import slots_of
+from .dataset import Reading
+from .job import RunArguments, WorkerStats
+from .program import BoundProgram
+from .progress import FileProgress, load_parameters, pack_snapshot, save_snapshot, snapshot_to_resume
+
+_logger = logging.getLogger(__name__)
+
+_WAITS = 5
+"""How many times `timeout_s` the processes wait for each other, since whole rounds lie between their meetings."""
+
+
+def processes(args: RunArguments, timeout_s: float) -> Ranks | None:
+    """Return the processes that train together, None if there is one.
+
+    Args:
+        timeout_s: how long a worker may be without progress, in seconds.
+    """
+    if args.averages:
+        wait_s = _WAITS * timeout_s
+        if (args.average_every_s or 0.0) >= wait_s:
+            raise ArgumentError(
+                f"average_every_s is {args.average_every_s!r}, and processes wait {wait_s:g} s for each other; make "
+                f"AsyncExecutor(timeout_s=...) more than a fifth of the seconds between two averages"
+            )
+        found = join("of AsyncExecutor", wait_s)
+        return found if found.size > 1 else None
+    if os.environ.get("RANK") == "0" and os.environ.get("WORLD_SIZE", "1") != "1":
+        _logger.warning(
+            "AsyncExecutor: each of the %s processes trains by itself, on all files; average_every_s=10 or "
+            "average_every_n_batches=1000 lets them train together",
+            os.environ["WORLD_SIZE"],
+        )
+    return None
+
+
+class FileRun:
+    """How one run over files goes: where it begins, its averages with other processes, its snapshots, its end.
+
+    Use it as a context manager: if it is left before the end, the other processes hear of it.
+
+    Args:
+        ranks: the processes that train together; None: this one is alone.
+
+    Attributes:
+        parts: what this process trains on.
+        averager: averages with other processes; None: there are none, or the run has ended.
+    """
+
+    def __init__(
+        self, prepared: BoundProgram, reading: Reading, args: RunArguments, ranks: Ranks | None
+    ) -> None:
+        self._module, self._desc, self._ranks = prepared.module, reading.desc, ranks
+        self._progress = FileProgress(reading)
+        self._states: list[dict[str, Any]] | None = None
+        self.averager: Averager | None = None
+        try:
+            self._begin(args)
+        except BaseException:
+            self._break_off()
+            raise
+
+    def _begin(self, args: RunArguments) -> None:
+        ranks, progress = self._ranks, self._progress
+        own = None if ranks is None else ranks.gather(progress.identity())
+        is_shared = own is None or all(each == own[0] for each in own)
+        if args.resume is not None:
+            self._resume(args.resume, is_shared)
+        self.parts = progress.rest()
+        if ranks is None:
+            return
+        if is_shared:
+            self.parts = self.parts[ranks.rank :: ranks.size]
+        seconds = float("inf") if args.average_every_s is None else args.average_every_s
+        self.averager = Averager(
+            ranks, self._module, progress, is_shared, self._save, args.average_every_n_batches or 0, seconds
+        )
+
+    @property
+    def marks(self) -> torch.Tensor:
+        """How far each part of the run has come; see `FileProgress`."""
+        return self._progress.marks
+
+    def _resume(self, prefix: Any, is_shared: bool) -> None:
+        snapshot = snapshot_to_resume(prefix, self._module, self._desc)
+        states = snapshot.state["places"]
+        rank, size = (0, 1) if is_shared or self._ranks is None else (self._ranks.rank, self._ranks.size)
+        if len(states) != size:
+            there, here = (
+                "each process had files of its own" if n > 1 else "all processes had the same files"
+                for n in (len(states), size)
+            )
+            raise ArgumentError(
+                f"resume: in the run under {os.fspath(prefix)!r} {there} ({len(states)}), here {here} ({size}); start "
+                "as many processes, with the same lists of files"
+            )
+        self._progress.load_state_dict(states[rank])
+        load_parameters(snapshot, self._module, self._ranks is None)
+
+    def end(self, stats: Sequence[WorkerStats]) -> list[WorkerStats]:
+        """End the run, once the other processes are done; return what all their workers did."""
+        averager, ranks, found = self.averager, self._ranks, list(stats)
+        if averager is not None and ranks is not None:
+            while averager.average(going=False):
+                pass
+            found = [each for every in ranks.gather(found) for each in every]
+        self._progress.end()
+        if averager is not None:
+            self._states = averager.all_states()
+            self.averager = None
+        return found
+
+    def snapshot(self, prefix: Any, epoch: int, paused: Callable[[], AbstractContextManager[None]]) -> None:
+        """Write a snapshot; of several processes at their next average.
+
+        Args:
+            paused: returns a context in which no worker is within an update.
+        """
+        if self.averager is not None:
+            self.averager.ask(prefix, epoch)
+            return
+        with paused():
+            if self._ranks is None:
+                self._states = [self._progress.state_dict()]
+            if self._states is None:
+                raise StateError(
+                    "snapshot: the run of several processes was broken off; go on from its last snapshot"
+                )
+            packed = pack_snapshot(self._module, self._desc, self._states)
+        save_snapshot(prefix, epoch, self._module, packed)
+
+    def _save(self, asked: tuple[Any, int], states: list[dict[str, Any]]) -> None:
+        save_snapshot(*asked, self._module, pack_snapshot(self._module, self._desc, states))
+
+    def _break_off(self) -> None:
+        self.averager = None
+        if self._ranks is not None:
+            self._ranks.break_off()
+
+    def __enter__(self) -> FileRun:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None:
+            self._break_off()
+
+
+# averages with other processes
+
+Ask = tuple[str, int]
+"""Prefix and number of a snapshot."""
+
+
+@dataclass(slots=True)
+class _Table:
+    """A parameter with row-sparse gradients, and its states of the optimizer: what travels by rows."""
+
+    arrays: list[torch.Tensor]
+    before: list[torch.Tensor] = field(default_factory=list)
+
+    def note(self) -> None:
+        """Copy all arrays."""
+        self.before = [array.clone() for array in self.arrays]
+
+    def changed(self) -> RowSparseNDArray:
+        """Return the rows that have changed since, with a 1 behind each, which counts processes when they are added."""
+        pairs = zip(self.arrays, self.before)
+        marks = torch.stack([(now != then).any(1) for now, then in pairs]).any(0)
+        rows = marks.nonzero().flatten()
+        widest = torch.float64 if any(a.dtype == torch.float64 for a in self.arrays) else torch.float32
+        columns = [array[rows].to(widest) for array in self.arrays]
+        values = torch.cat([*columns, torch.ones(len(rows), 1, dtype=widest)], 1)
+        return RowSparseNDArray(values, rows, (len(marks), values.shape[1]), cpu())
+
+    def take(self, sums: RowSparseNDArray) -> None:
+        """Take the means of rows that `changed` of all processes add up to."""
+        rows, values = sums.parts()
+        means = values[:, :-1] / values[:, -1:]
+        widths = [array.shape[1] for array in self.arrays]
+        for array, before, part in zip(self.arrays, self.before, torch.split_with_sizes(means, widths, 1)):
+            array[rows] = part.to(array.dtype)
+            before[rows] = array[rows]
+
+
+class Averager:
+    """Averages what the processes of a run have learned, and writes its snapshots at such moments.
+
+    Each process trains by itself in between. An array that is updated as a whole becomes the mean over the processes
+    that have trained since the last average; a row of a table with row-sparse gradients the mean over those that have
+    changed it since: the others have nothing to say about it, and would only draw it back. States of the optimizer go
+    with their parameters. Of tables only rows that changed travel, as numbers and values.
+
+    Args:
+        progress: how far this process's part of the run has come.
+        shared: whether the processes share the files.
+        write: writes a snapshot, given its prefix and number and the progress of all processes.
+        batches: of all workers of this process after which it is time to average; 0: their number does not matter.
+        seconds: after which it is time to.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        module: Module,
+        progress: FileProgress,
+        shared: bool,
+        write: Callable[[Ask, list[dict[str, Any]]], None],
+        batches: int,
+        seconds: float,
+    ) -> None:
+        self.batches = batches
+        self._seconds = seconds
+        self._next = time.monotonic() + seconds
+        self._ranks = ranks
+        self._progress = progress
+        self._shared = shared
+        self._write = write
+        self._asked: list[Ask] = []
+        self._dense, self._tables = _arrays(module)
+        self._before = progress.marks.clone()
+        store = module.store
+        everything = [store.array(name, 0).raw for name in store.names()]
+        everything += [*self._dense, *(array for table in self._tables for array in table.arrays)]
+        self._check_same([list(array.shape) for array in everything])
+        with torch.no_grad():
+            for array, first in zip(everything, ranks.spread(everything)):
+                array.copy_(first)
+        for table in self._tables:
+            table.note()
+
+    def _check_same(self, shapes: list[list[int]]) -> None:
+        for rank, theirs in enumerate(self._ranks.gather(shapes)):
+            if theirs != shapes:
+                raise ArgumentError(
+                    f"AsyncExecutor: rank {rank} has another network or optimizer than rank {self._ranks.rank}; all "
+                    "processes have to train the same one"
+                )
+
+    def ask(self, prefix: str, epoch: int) -> None:
+        """Have a snapshot written at the next average."""
+        self._asked.append((prefix, epoch))
+
+    @property
+    def is_late(self) -> bool:
+        """Whether so many seconds are over since the last average."""
+        return time.monotonic() >= self._next
+
+    def __call__(self) -> None:
+        """Average, because it is time to."""
+        self.average()
+        self._next = time.monotonic() + self._seconds
+
+    def average(self, going: bool = True) -> bool:
+        """Average with the other processes; while no worker is within a batch.
+
+        Returns:
+            whether some process is.
+        """
+        marks = self._progress.marks
+        trained = float(not torch.equal(marks, self._before))
+        self._before = marks.clone()
+        asked, self._asked = self._asked, []
+        self._ranks.hush()
+        self._ranks.say.update(active=float(going), due=float(bool(asked)))
+        own = [torch.tensor(trained, dtype=torch.float64), *(array * trained for array in self._dense)]
+        count, *sums = self._ranks.sum(own)
+        heard = dict(self._ranks.heard)
+        changed = self._ranks.sum_rows([table.changed() for table in self._tables])
+        with torch.no_grad():
+            for array, total in zip(self._dense, sums if count > 0 else ()):
+                array.copy_(total / count.to(total.dtype))
+            for table, rows in zip(self._tables, changed):
+                table.take(rows)
+        if heard["due"]:
+            self._save(asked)
+        return bool(heard["active"])
+
+    def _save(self, asked: Sequence[Ask]) -> None:
+        """Write the snapshots that were asked for; of several processes that asked, the first one does."""
+        states = self.all_states()
+        first = next(rank for rank, asks in enumerate(self._ranks.gather(list(asked))) if asks)
+        if first == self._ranks.rank:
+            for ask in asked:
+                self._write(ask, states)
+
+    def all_states(self) -> list[dict[str, Any]]:
+        """Return how far each process has come; as one where they share the files."""
+        states = self._ranks.gather(self._progress.state_dict())
+        if not self._shared:
+            return states
+        marks = torch.stack([state["marks"] for state in states])
+        joined = torch.where((marks < 0).any(0), -1, marks.max(0).values)
+        return [{**states[0], "marks": joined}]
+
+
+def _arrays(module: Module) -> tuple[list[torch.Tensor], list[_Table]]:
+    """Return what is averaged as a whole, and what by rows."""
+    store = module.store
+    updater = module.updates.active_updater()
+    dense: list[torch.Tensor] = [store.aux(name, 0).raw for name in store.aux_names()]
+    tables = []
+    for index, (name, _) in module.updates.keys().items():
+        weight, grad = store.array(name, 0), store.grad(name, 0)
+        states = [
+            state.raw for state in slots_of(updater.state_of(index, weight)) if state.stype == "default"
+        ]
+        if grad is None or grad.stype != "row_sparse":
+            dense += [weight.raw, *states]
+            continue
+        rows = weight.shape[0]
+        by_row = [weight.raw, *(state for state in states if state.dim() and state.shape[0] == rows)]
+        tables.append(_Table([array.view(rows, -1) for array in by_row]))
+        dense += [state for state in states if not (state.dim() and state.shape[0] == rows)]
+    return [array for array in dense if array.is_floating_point()], tables

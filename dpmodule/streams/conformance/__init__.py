@@ -1,1 +1,0 @@
-"""What every stream and every pool of workers must do, as single trials; see `dpmodule.streams.testing`."""

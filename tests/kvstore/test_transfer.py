@@ -1,0 +1,276 @@
+"""Tensors in buckets, and their sums over processes, which begin before all of them are there."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, DTypeError
+from dpmodule.kvstore.transfer import Sums, buckets_of, planned, quantize
+
+
+def test_buckets_hold_one_type_each():
+    tensors = [torch.ones(2, 3), torch.ones(4, dtype=torch.float64), torch.zeros(()), torch.ones(7_000_000)]
+    buckets = buckets_of([*tensors, torch.full((2,), 3.0)])
+    assert [list(bucket.places) for bucket in buckets] == [[1], [0, 2, 3], [4]]
+    assert [part.shape for part in buckets[1].parts()] == [(2, 3), (), (7_000_000,)]
+    assert buckets[2].parts()[0].tolist() == [3, 3]
+
+
+def test_a_plan_keeps_the_last_tensor_last():
+    tensors = [torch.ones(2), torch.ones(3, dtype=torch.float64), torch.ones(4)]
+    assert planned(tensors) == [[1], [0, 2]]
+    assert planned(tensors, limit=8) == [[1], [0], [2]]
+    assert planned([]) == []
+
+
+class Others:
+    """Stands for another process, which has the same numbers; notes what is sent, and what is waited for."""
+
+    def __init__(self, fails=False):
+        self.sizes, self.waits, self.fails = [], 0, fails
+
+    def __call__(self, flat):
+        if self.fails:
+            raise RuntimeError("gone")
+        self.sizes.append(flat.numel())
+        flat *= 2
+        return self
+
+    def wait(self):
+        self.waits += 1
+
+
+def sums_of(others, sizes=(1, 2, 3, 4, 5), order=(4, 3, 2, 1, 0), limit=16):
+    tensors = [torch.full((size,), float(size)) for size in sizes]
+    return Sums(tensors, list(order), limit, others), tensors
+
+
+def test_full_buckets_go_at_once_in_their_order():
+    others = Others()
+    sums, tensors = sums_of(others)
+    assert sums.is_split
+    for _ in range(2):
+        others.sizes, others.waits = [], 0
+        sums.put(3, tensors[3])
+        assert others.sizes == []  # waits for the one before it
+        sums.put(4, tensors[4])
+        assert others.sizes == [5, 4]
+        tensors[4] += 9  # has gone
+        sums.put(1, tensors[1])
+        found = sums.finish(tensors)
+        assert others.sizes == [5, 4, 6]
+        assert others.waits == 3
+        tensors[4] -= 9
+        assert [one.tolist() for one in found] == [(2 * one).tolist() for one in tensors]
+
+
+@pytest.mark.parametrize("early", [(), (4,), (2, 3), (0, 1, 2, 3, 4)])
+def test_the_same_buckets_go_whatever_has_come_before(early):
+    others = Others()
+    sums, tensors = sums_of(others)
+    for place in early:
+        sums.put(place, tensors[place])
+    found = sums.finish(tensors)
+    assert others.sizes == [5, 4, 6]
+    assert [one.tolist() for one in found] == [(2 * one).tolist() for one in tensors]
+
+
+def test_tensors_of_other_kinds_wait_for_the_end():
+    others = Others()
+    sums, tensors = sums_of(others)
+    sums.put(4, None)
+    sums.put(4, tensors[4].double())
+    sums.put(4, torch.ones(1))
+    assert others.sizes == []
+    assert sums.finish(tensors)[4].tolist() == [10] * 5
+    assert sums.fits(tensors[1:])
+    assert not sums.fits([each.double() for each in tensors[1:]])
+
+
+def test_a_last_tensor_gets_no_message_of_its_own():
+    others = Others()
+    assert not Sums([torch.ones(1), torch.ones(9)], [1, 0], 4, others).is_split
+    assert Sums([torch.ones(1), torch.ones(9).double()], [1, 0], 4, others).is_split
+
+
+def test_errors_come_when_sums_are_asked_for():
+    others = Others(fails=True)
+    sums, tensors = sums_of(others)
+    for place in (4, 3, 2, 1):
+        sums.put(place, tensors[place])
+    with pytest.raises(RuntimeError, match="gone"):
+        sums.finish(tensors)
+    others.fails = False
+    assert sums.finish(tensors)[1].tolist() == [4, 4]
+
+
+def note(told, name, grad):
+    told.append((name, grad.clone()))
+
+
+def test_gradients_are_told_while_backward_runs():
+    net = mx.sym.Variable("data")
+    for i in range(3):
+        net = mx.sym.FullyConnected(net, num_hidden=4, name=f"fc{i}")
+    net = mx.sym.broadcast_mul(net, mx.sym.Variable("factor", shape=(1, 4)))
+    net = mx.sym.SoftmaxOutput(net, name="softmax")
+    req = dict.fromkeys(net.list_arguments(), "write")
+    req |= {"data": "null", "softmax_label": "null", "fc1_bias": "add", "fc1_weight": "null"}
+    executor = net.simple_bind(mx.cpu(), grad_req=req, data=(2, 4))
+    for name, array in executor.arg_dict.items():
+        array[:] = mx.nd.random.uniform(shape=array.shape) if name != "softmax_label" else 1
+    for listens in (True, False, True):
+        told = []
+        executor.forward(is_train=True)
+        executor.backward(listener=partial(note, told) if listens else None)
+        names = [name for name, _ in told]
+        assert sorted(names) == (
+            ["factor", "fc0_bias", "fc0_weight", "fc2_bias", "fc2_weight"] if listens else []
+        )
+        assert not listens or names.index("fc2_weight") < names.index("fc0_weight")
+        for name, grad in told:
+            assert torch.equal(executor.grad_dict[name].tensor, grad)
+
+
+TWO = [mx.cpu(0), mx.cpu(1)]
+
+
+def expected(gradient, residual, threshold):
+    """The rule element by element: what is sent, and what is left."""
+    total = residual + gradient
+    sent = np.where(total >= threshold, threshold, np.where(total <= -threshold, -threshold, 0))
+    return sent.astype("f4"), (total - sent).astype("f4")
+
+
+@settings(max_examples=200, derandomize=True, deadline=None, database=None)
+@given(st.integers(0, 2**20), st.integers(1, 40), st.sampled_from([0.25, 0.5, 1.0, 4.0]))
+def test_the_rule(seed, size, threshold):
+    # multiples of 1/64, so that sums are exact and the threshold is met exactly at times
+    rng, residual = np.random.RandomState(seed), np.zeros(size, "f4")
+    owed = torch.zeros(size)
+    for _ in range(4):
+        gradient = (rng.randint(-200, 200, size) / 64).astype("f4")
+        sent = quantize(torch.from_numpy(gradient), owed, threshold)
+        want, residual = expected(gradient, residual, threshold)
+        np.testing.assert_array_equal(sent.numpy(), want)
+        np.testing.assert_array_equal(owed.numpy(), residual)
+
+
+def test_a_store_keeps_a_residual_for_each_key_and_device():
+    store = mx.kv.create("device")
+    store.set_gradient_compression({"type": "2bit", "threshold": "0.5"})
+    store.init(["a", "b"], [mx.nd.full((3,), 0.3)] * 2)
+    store.pull("a", out := mx.nd.zeros((3,)))
+    np.testing.assert_allclose(out.asnumpy(), 0.3, rtol=1e-6)  # what is stored first is not compressed
+    rng, residuals = np.random.RandomState(0), np.zeros((2, 2, 3), "f4")
+    for _ in range(6):
+        grads = (rng.randint(-64, 64, (2, 2, 3)) / 64).astype("f4")
+        given = [[mx.nd.array(g, ctx=c) for g, c in zip(one, TWO)] for one in grads]
+        store.push(["a", "b"], given)
+        store.pull(["a", "b"], outs := [mx.nd.zeros((3,)), mx.nd.zeros((3,))])
+        for k in range(2):
+            sent, residuals[k] = expected(grads[k], residuals[k], 0.5)
+            np.testing.assert_array_equal(outs[k].asnumpy(), sent.sum(0))
+        np.testing.assert_array_equal(given[1][1].asnumpy(), grads[1, 1])
+
+
+def test_one_device_is_compressed_too_and_the_default_threshold_is_half():
+    store = mx.kv.create("local_allreduce_device")
+    store.set_gradient_compression({"type": "2bit"})
+    store.init(1, mx.nd.zeros((5,)))
+    for want in ([0.5, -0.5, 0, 0, 0.5], [0.5, -0.5, 0.5, 0, 0.5]):
+        store.push(1, mx.nd.array([0.5, -0.5, 0.3, 0.2, 1.7]))
+        store.pull(1, out := mx.nd.zeros((5,)))
+        assert out.asnumpy().tolist() == want
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_halves_and_doubles(dtype):
+    store = mx.kv.create("device")
+    store.set_gradient_compression({"type": "2bit", "threshold": 0.5})
+    store.init("a", mx.nd.zeros((3,), dtype=dtype))
+    store.push("a", [mx.nd.array([0.7, 0.1, -0.9], ctx=c, dtype=dtype) for c in TWO])
+    store.pull("a", out := mx.nd.zeros((3,), dtype=dtype))
+    assert out.asnumpy().tolist() == [1, 0, -1]
+
+
+def test_row_sparse_gradients_are_left_alone():
+    store = mx.kv.create("device")
+    store.set_gradient_compression({"type": "2bit"})
+    store.init("r", mx.nd.zeros((3, 1), stype="row_sparse"))
+    store.push("r", mx.nd.array([[0.1], [0], [3]]).tostype("row_sparse"))
+    store.pull("r", out := mx.nd.zeros((3, 1)))
+    np.testing.assert_allclose(out.asnumpy(), [[0.1], [0], [3]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (None, "expected a dict"),
+        ({}, "expected a dict"),
+        ({"threshold": 0.5}, "expected a dict"),
+        ({"type": "1bit"}, "'1bit' is unknown"),
+        ({"type": "none"}, "'none' is unknown"),
+        ({"type": "2bit", "threshold": 0}, "threshold is 0"),
+        ({"type": "2bit", "threshold": -1}, "threshold is -1"),
+        ({"type": "2bit", "threshold": "x"}, "threshold is 'x'"),
+        ({"type": "2bit", "threshold": float("nan")}, "threshold is nan"),
+        ({"type": "2bit", "thresh": 1}, r"has \['thresh'\]"),
+    ],
+)
+def test_wrong_parameters(params, message):
+    with pytest.raises(ArgumentError, match=message):
+        mx.kv.create("device").set_gradient_compression(params)
+
+
+def test_refusals():
+    for kind in ("local", "local_update_cpu", "local_allreduce_cpu"):
+        with pytest.raises(ArgumentError, match="not supported"):
+            mx.kv.create(kind).set_gradient_compression({"type": "2bit"})
+    store = mx.kv.create("device")
+    store.set_gradient_compression({"type": "2bit"})
+    store.init("i", mx.nd.zeros((2,), dtype="int32"))
+    with pytest.raises(DTypeError, match="only floats"):
+        store.push("i", mx.nd.zeros((2,), dtype="int32"))
+
+
+def module(compression, contexts=TWO, kvstore="device"):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1, no_bias=True, name="fc")
+    net = mx.sym.LinearRegressionOutput(net, name="out")
+    mod = mx.mod.Module(net, label_names=["out_label"], context=contexts, compression_params=compression)
+    mod.bind([("data", (4, 3))], [("out_label", (4, 1))])
+    mod.init_params(mx.init.Zero())
+    mod.init_optimizer(kvstore, "sgd", {"learning_rate": 0.125, "rescale_grad": 1.0})
+    return mod
+
+
+@pytest.mark.parametrize("on_store", ["1", "0"])
+def test_a_module_trains_with_compressed_gradients(on_store, monkeypatch):
+    monkeypatch.setenv("MXNET_UPDATE_ON_KVSTORE", on_store)
+    mod, rng = module({"type": "2bit", "threshold": 0.5}), np.random.RandomState(0)
+    weight, residuals = np.zeros((1, 3), "f4"), np.zeros((2, 1, 3), "f4")
+    for _ in range(5):
+        x, y = (rng.randint(-8, 8, (4, 3)) / 8).astype("f4"), (rng.randint(-8, 8, (4, 1)) / 8).astype("f4")
+        mod.forward_backward(mx.io.DataBatch([mx.nd.array(x)], [mx.nd.array(y)]))
+        mod.update()
+        parts = zip(np.split(x, 2), np.split(y, 2))
+        grads = np.stack([(a @ weight.T - b).T @ a for a, b in parts])
+        sent, residuals = expected(grads, residuals, 0.5)
+        weight = weight - 0.125 * sent.sum(0)
+        np.testing.assert_allclose(mod.get_params()[0]["fc_weight"].asnumpy(), weight, rtol=1e-6)
+    assert weight.any()
+
+
+def test_a_module_says_where_compression_does_not_work():
+    with pytest.raises(ArgumentError, match="'3bit' is unknown"):
+        module({"type": "3bit"})
+    with pytest.raises(ArgumentError, match="not supported by kvstore 'local'"):
+        module({"type": "2bit"}, kvstore="local")
+    for contexts, kvstore in (([mx.cpu()], "device"), (TWO, None)):
+        with pytest.warns(UserWarning, match="no effect"):
+            module({"type": "2bit"}, contexts, kvstore)
