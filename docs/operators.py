@@ -399,7 +399,7 @@ def _outputs_of(op: Op, call: Call, tensors: list[torch.Tensor]) -> tuple[torch.
     if bound is not None:
         found = bound(*tensors)
     else:
-        shapes = ops.infer.infer_shape(
+        shapes = ops.shapes.infer_shape(
             op, a, [tuple(t.shape) for t in tensors], [None] * len(op.output_names(a))
         )[1]
         env = Env(torch.device("cpu"), torch.Generator().manual_seed(0), True, tuple(shapes))

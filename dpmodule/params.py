@@ -25,7 +25,7 @@ from .ops.exposure import expose
 from .optimizer import Optimizer, Updater
 
 if TYPE_CHECKING:
-    from .optimizer.shared_states import SharedStates, StateKey
+    from .optimizer.updater import SharedStates, StateKey
 
 __all__ = ["ParamStore"]
 
@@ -383,7 +383,7 @@ class ParamStore:
         for index, key in keys.items():
             states[key] = updater.state_of(index, self.array(*key))
             counts[key] = optimizer.count_of(index)
-        from .optimizer.shared_states import SharedStates  # few programs share
+        from .optimizer.updater import SharedStates  # few programs share
 
         return SharedStates(optimizer, states, counts)
 

@@ -131,9 +131,7 @@ def open_part(part: Part, pipe_command: str = "cat") -> ByteSource:
 def _opened(part: Part, is_range: bool, pipe_command: str) -> ByteSource:
     if pipe_command != "cat":
         return _Piped(part.path, pipe_command)
-    if part.path.endswith(".gz"):
-        return _Compressed(part.path)
-    return _LineRange(part) if is_range else _PlainFile(part.path)
+    return _LineRange(part) if is_range else _WholeFile(part.path)
 
 
 def count_lines(path: str, end: int) -> int:
@@ -185,13 +183,14 @@ class _Behind:
         self._source.close()
 
 
-class _PlainFile:
-    """A file as it is."""
+class _WholeFile:
+    """A file as it is; of gzip, of one member or several, what it holds."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         with _named(path):
-            self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
+            is_packed = path.endswith(".gz")
+            self._file: Any = gzip.open(path, "rb") if is_packed else open(path, "rb", buffering=0)  # noqa: SIM115
 
     def readinto(self, memory: memoryview) -> int:
         with _named(self._path):
@@ -231,26 +230,6 @@ class _LineRange:
                 count = 0
         self._at += count
         return count
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _Compressed:
-    """A gzip file, of one member or several."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        with _named(path):
-            self._file = gzip.open(path, "rb")  # noqa: SIM115 - closed by `close`
-
-    def readinto(self, memory: memoryview) -> int:
-        try:
-            return self._file.readinto(memory)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise FileFormatError(f"{self._path}: not a whole gzip file: {error}") from error
-        except OSError as error:
-            raise _refused(self._path, error) from error
 
     def close(self) -> None:
         self._file.close()
@@ -315,11 +294,6 @@ class _Piped:
         self._lifeline.close()
 
 
-def _refused(path: str, error: Exception) -> FileError:
-    number = getattr(error, "errno", None)
-    return FileError(number or 0, getattr(error, "strerror", None) or str(error), path)
-
-
 @contextmanager
 def _named(path: str) -> Iterator[None]:
     """Raise what the system refuses as FileError with the file's name."""
@@ -327,5 +301,8 @@ def _named(path: str) -> Iterator[None]:
         yield
     except FileError:
         raise
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise FileFormatError(f"{path}: not a whole gzip file: {error}") from error
     except (OSError, ValueError) as error:  # ValueError: a name with the character 0
-        raise _refused(path, error) from error
+        number, reason = getattr(error, "errno", None), getattr(error, "strerror", None)
+        raise FileError(number or 0, reason or str(error), path) from error

@@ -16,25 +16,24 @@ from .random import Uniform as Uniform
 from .random import Xavier as Xavier
 
 if typing.TYPE_CHECKING:
-    from .rnn import FusedRNN as FusedRNN
     from .structured import Bilinear as Bilinear
     from .structured import Constant as Constant
+    from .structured import FusedRNN as FusedRNN
     from .structured import Load as Load
     from .structured import LSTMBias as LSTMBias
     from .structured import Mixed as Mixed
     from .structured import One as One
     from .structured import Zero as Zero
 
-_LATER = {
-    "rnn": "FusedRNN",
-    "structured": "Bilinear Constant LSTMBias Load Mixed One Zero",
-}
+_LATER = {"structured": "Bilinear Constant FusedRNN LSTMBias Load Mixed One Zero"}
 """Public initializers that are imported when they are first asked for, by their module."""
 
 __all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER)]
 
-# found by its name in graphs, but not shown
-_FOUND = {**_LATER, "torch_value": "TorchValue"}
-
-base.registry.add_later(__name__, {**_FOUND, "structured": "Bilinear Constant LSTMBias One ones Zero zeros"})
-__getattr__, __dir__ = lazy.attributes(__name__, __all__, _FOUND)
+# TorchValue is found by its name in graphs, but not shown
+base.registry.add_later(
+    __name__, {"structured": "Bilinear Constant FusedRNN LSTMBias One ones TorchValue Zero zeros"}
+)
+__getattr__, __dir__ = lazy.attributes(
+    __name__, __all__, {"structured": f"{_LATER['structured']} TorchValue"}
+)

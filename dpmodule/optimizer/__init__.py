@@ -17,28 +17,26 @@ from .updater import get_updater as get_updater
 
 if typing.TYPE_CHECKING:
     from . import contrib as contrib
+    from .adaptive import AdaDelta as AdaDelta
     from .adaptive import AdaGrad as AdaGrad
     from .adaptive import Adam as Adam
+    from .adaptive import Adamax as Adamax
+    from .adaptive import Nadam as Nadam
     from .adaptive import RMSProp as RMSProp
     from .descent import DCASGD as DCASGD
+    from .descent import FTML as FTML
     from .descent import SGLD as SGLD
+    from .descent import Ftrl as Ftrl
     from .descent import Signum as Signum
     from .layerwise import LAMB as LAMB
     from .layerwise import LARS as LARS
     from .layerwise import LBSGD as LBSGD
-    from .leader import FTML as FTML
-    from .leader import Ftrl as Ftrl
-    from .moments import AdaDelta as AdaDelta
-    from .moments import Adamax as Adamax
-    from .moments import Nadam as Nadam
     from .torch_optimizer import TorchOptimizer as TorchOptimizer
 
 _LATER = {
-    "adaptive": "AdaGrad Adam RMSProp",
-    "descent": "DCASGD SGLD Signum",
+    "adaptive": "AdaDelta AdaGrad Adam Adamax Nadam RMSProp",
+    "descent": "DCASGD FTML Ftrl SGLD Signum",
     "layerwise": "LAMB LARS LBSGD",
-    "leader": "FTML Ftrl",
-    "moments": "AdaDelta Adamax Nadam",
     "torch_optimizer": "TorchOptimizer",
 }
 """Optimizers that few programs need, by the module that is imported when one of them is asked for."""

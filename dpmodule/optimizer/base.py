@@ -14,8 +14,7 @@ from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..registry import Registry
-from .counts import CommonCounts, Key
-from .group import HALF
+from .group import HALF, CommonCounts, Key
 
 if TYPE_CHECKING:
     from ..symbol import Symbol

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -10,11 +10,8 @@ from ..base import ArgumentError, ShapeError
 from ..compat import lazy
 from ..ndarray import NDArray
 from .base import register
-from .group import Group
+from .group import Group, Key
 from .grouped import GroupedOptimizer
-
-if TYPE_CHECKING:
-    from .counts import Key
 
 __all__ = ["GroupAdaGrad"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -11,12 +11,9 @@ from ..base import ArgumentError
 from ..devices.device_transfer import beside
 from ..ndarray import NDArray
 from .base import momentum_of, register
-from .group import Group
+from .group import Group, Key
 from .grouped import GroupedOptimizer
 from .sgd import Momentum, zeros_like
-
-if TYPE_CHECKING:
-    from .counts import Key
 
 Tensor = torch.Tensor
 

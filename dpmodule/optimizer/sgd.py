@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -11,11 +11,8 @@ from ..executor import allocate
 from ..ndarray import NDArray
 from ..ops.dtypes import torch_dtype
 from .base import is_half, momentum_of, register
-from .group import Group
+from .group import Group, Key
 from .grouped import GroupedOptimizer
-
-if TYPE_CHECKING:
-    from .counts import Key
 
 Tensor = torch.Tensor
 

@@ -21,7 +21,7 @@ from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..ndarray.serial import read, write
 from .base import Optimizer, registry
-from .rows import densified
+from .grouped import densified
 
 _ARRAY = "mxnet.ndarray.ndarray NDArray"
 _FOREIGN_OPTIMIZERS = "mxnet.optimizer.optimizer"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,11 +13,8 @@ from ..context import Context, cpu
 from ..ndarray import NDArray
 from ..ops.exposure import written
 from .base import Optimizer, register
-from .group import Group
+from .group import Group, Key
 from .grouped import GroupedOptimizer
-
-if TYPE_CHECKING:
-    from .counts import Key
 
 Tensor = torch.Tensor
 State = dict[str, Any]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, ShapeError
+from dpmodule.base import ArgumentError, OpError, ShapeError
+from dpmodule.ops.nn import rnn_weights
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/initializer/initializers.json").read_text())
 Desc = mx.init.InitDesc
@@ -95,3 +96,110 @@ def test_load_refuses():
         filled(init, (3,), "w")
     with pytest.raises(ArgumentError, match="x is not among the loaded arrays, and there is no default_init"):
         filled(init, (2,), "x")
+
+
+# fusedRNN: which piece of the packed vector gets what; the rules were seen in MXNet 1.9.1
+
+Desc = mx.init.InitDesc
+LAYOUTS = [
+    ("lstm", 2, 5, 3, True),
+    ("gru", 1, 4, 3, False),
+    ("rnn_tanh", 3, 2, 2, True),
+    ("rnn_relu", 1, 2, 2, False),
+]
+
+
+def pieces(vector, mode, layers, inputs, hidden, both):
+    return {b.suffix: b.of(vector.asnumpy()) for b in rnn_weights.blocks(mode, layers, inputs, hidden, both)}
+
+
+def empty(mode, layers, inputs, hidden, both):
+    return mx.nd.full((rnn_weights.vector_size(mode, layers, inputs, hidden, both),), -9)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("own", [True, False])
+def test_constants_of_recurrent_layers(layout, own):
+    mode, layers, _, hidden, both = layout
+    init = mx.init.FusedRNN(
+        mx.init.Constant(2.0) if own else None, hidden, layers, mode, both, forget_bias=5.0
+    )
+    vector = empty(*layout)
+    mx.init.Constant(7.0)(Desc("net_parameters", {"__init__": init.dumps()}), vector)
+    for suffix, piece in pieces(vector, *layout).items():
+        bias = 5.0 if mode == "lstm" and suffix.endswith("_f_bias") else 0.0
+        assert (piece == (bias if suffix.endswith("bias") else 2.0 if own else 7.0)).all(), suffix
+
+
+def test_pieces_are_called_by_name_in_order_and_as_matrices():
+    seen = []
+
+    class Noted(mx.init.Initializer):
+        def _init_weight(self, name, arr):
+            seen.append((str(name), arr.shape, name.global_init))
+            arr[:] = len(seen)
+
+        def _init_bias(self, name, arr):
+            seen.append((str(name), arr.shape, name.global_init))
+
+    noted = Noted()
+    vector = empty("lstm", 1, 2, 3, False)
+    mx.init.FusedRNN(None, 3, 1, "lstm")._init_weight(Desc("parameters", global_init=noted), vector)
+    gates = "ifco"
+    assert seen == [
+        *((f"l0_i2h_{g}_weight", (3, 2), noted) for g in gates),
+        *((f"l0_h2h_{g}_weight", (3, 3), noted) for g in gates),
+        *((f"l0_i2h_{g}_bias", (3,), noted) for g in gates if g != "f"),
+        *((f"l0_h2h_{g}_bias", (3,), noted) for g in gates if g != "f"),
+    ]
+    np.testing.assert_array_equal(vector.asnumpy()[:24], np.repeat([1, 2, 3, 4], 6))
+
+
+def test_shapes_reach_the_initializer():
+    """Xavier's bound follows each matrix, not the vector."""
+    layout = ("gru", 1, 100, 20, False)
+    vector = empty(*layout)
+    mx.init.FusedRNN(mx.init.Xavier(), 20, 1, "gru")._init_weight(Desc("p"), vector)
+    found = pieces(vector, *layout)
+    for suffix, fan in (("l0_i2h_r_weight", 60), ("l0_h2h_z_weight", 20)):
+        bound = np.sqrt(3 / fan)
+        assert 0.9 * bound < np.abs(found[suffix]).max() <= bound
+
+
+def test_patterns_see_the_pieces_names():
+    vector = empty("rnn_tanh", 1, 2, 2, False)
+    mixed = mx.init.Mixed([".*h2h.*", ".*"], [mx.init.One(), mx.init.Constant(3.0)])
+    mx.init.FusedRNN(None, 2, 1, "rnn_tanh")._init_weight(Desc("p", global_init=mixed), vector)
+    np.testing.assert_array_equal(vector.asnumpy(), [3] * 4 + [1] * 4 + [0] * 4)
+
+
+def test_dumps_make_an_equal_one():
+    init = mx.init.FusedRNN("uniform", 3, 2, "lstm", True, 2.0)
+    assert json.loads(init.dumps()) == [
+        "fusedrnn",
+        {
+            "init": '["uniform", {"scale": 0.07}]',
+            "num_hidden": 3,
+            "num_layers": 2,
+            "mode": "lstm",
+            "bidirectional": True,
+            "forget_bias": 2.0,
+        },
+    ]
+    assert mx.init.create(init.dumps()) == init
+    assert mx.init.create("fusedrnn", None, 3, 2, "gru").dumps() == (
+        '["fusedrnn", {"init": null, "num_hidden": 3, "num_layers": 2, "mode": "gru", "bidirectional": false, '
+        '"forget_bias": 1.0}]'
+    )
+
+
+def test_what_does_not_fit_is_named():
+    with pytest.raises(OpError, match="'foo', expected one of rnn_relu"):
+        mx.init.FusedRNN(None, 3, 2, "foo")
+    with pytest.raises(ArgumentError, match="unknown initializer"):
+        mx.init.FusedRNN("foo", 3, 2, "lstm")
+    init = mx.init.FusedRNN(None, 3, 1, "lstm")
+    with pytest.raises(ArgumentError, match="no initializer for the pieces of p"):
+        init._init_weight(Desc("p"), empty("lstm", 1, 2, 3, False))
+    with pytest.raises(ShapeError, match="parameters have 7 elements"):
+        init._init_weight(Desc("p", global_init=mx.init.One()), mx.nd.zeros((7,)))
