@@ -11,8 +11,6 @@ from typing import Any
 from .import_paths import PATHS
 from .star_imports import find, paths
 
-__all__ = ["Method", "attributes", "handed_on", "modules_of", "publish"]
-
 
 def modules_of(table: Mapping[str, str]) -> dict[str, str]:
     """Return the module of every name in a table of modules and the names they define, with blanks between."""

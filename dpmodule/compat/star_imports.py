@@ -1,6 +1,6 @@
 """What a star import of MXNet's modules brings besides their own names.
 
-Most of MXNet's modules have no ``__all__``, so that a star import of `mxnet.monitor` also brings what it imports
+Most of MXNet's modules do not list their names, so that a star import of `mxnet.monitor` also brings what it imports
 itself: `np`, `logging`, `NDArray`. Programs lean on it. Some names of MXNet's modules are defined elsewhere here.
 """
 
@@ -10,8 +10,6 @@ from importlib import import_module
 from typing import Any
 
 from .import_paths import MOVED
-
-__all__ = ["find", "paths"]
 
 _ROOT = __name__.partition(".")[0]
 _IMPORTED = {

@@ -473,7 +473,7 @@ def test_a_writer_that_dies_in_the_middle_of_a_message(core):
     def child():
         writer.send(torch.ones(3))
         writer._connection.core.publish = None  # of no effect in the extension, which is stopped below
-        writer._sender.lay_out(*nested_parts({"new": torch.ones(4)}))
+        writer._lay_out(*nested_parts({"new": torch.ones(4)}))
         os.kill(os.getpid(), signal.SIGKILL)
 
     process = Child(child)

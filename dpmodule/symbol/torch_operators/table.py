@@ -31,6 +31,22 @@ def translates(*names: str) -> Callable[[Given], Given]:
     return enter
 
 
+def translates_as(name: str, operator: str, *keys: tuple[str, float], **fixed: Any) -> None:
+    """Enter an operator that takes one array, and numbers under other names.
+
+    Args:
+        operator: ours.
+        keys: our name and torch's default of each number.
+        fixed: attributes of ours that torch's operator does not have.
+    """
+
+    def translate(b: Any, value: Any, *numbers: float) -> Any:
+        given = (*numbers, *(default for _, default in keys[len(numbers) :]))
+        return b.op(operator, value, **fixed, **{key: float(n) for (key, _), n in zip(keys, given)})
+
+    TABLE[name] = translate
+
+
 def find(target: object) -> Translator | None:
     """Return the translator of an operator of torch, None if there is none.
 
