@@ -340,8 +340,10 @@ class StreamTrials:
         stream, items = self._factory(), self._items()
         first = asyncio.ensure_future(stream.__anext__())
         await asyncio.sleep(0)
-        await expect_error(
-            stream.__anext__(), StreamStopped, "a second consumer, instead of StreamStopped, got "
+        error = await failure_of(stream.__anext__())
+        expect(
+            isinstance(error, StreamStopped),
+            f"a second waiting consumer got {error!r} instead of StreamStopped",
         )
         for item in items:
             stream.put(item)
