@@ -254,6 +254,7 @@ def _record(array: Any, anchor: Tensor | None) -> Sparse:
     record: Sparse = array.stored
     if record.stype == "ragged":
         return record if anchor is None else record.replaced(anchor)
+    record = record.detach()  # the array's own has no history
     record.anchor = anchor
     return record
 
