@@ -16,7 +16,7 @@ from ..ops.exposure import expose
 from ..ops.sparse import Sparse, SparseRule, anchor_for, as_rows, fitting, leaf_of, stored_as, with_history
 from ..ops.spec import Env
 from ..ops.user_code import user_code
-from .prop_call import Made, PropCall
+from .base import Made, PropCall
 
 Tensor = torch.Tensor
 Value = Any  # a tensor, or a record of what a sparse array stores
