@@ -130,7 +130,7 @@ class TapeVariable(TapeNode):
             self._source = array.raw
             self.alias = self._source.data
         elif array.stype == "ragged":
-            self.alias = array.stored.leaf().data  # type: ignore[attr-defined]
+            self.alias = array.stored.leaf().data
         else:
             self.alias = anchor_for(array.shape, array.values)  # type: ignore[attr-defined]  # a sparse array
         self.dtype = self.alias.dtype
