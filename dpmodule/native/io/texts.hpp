@@ -1,4 +1,4 @@
-// Rows of numbers separated by commas.
+// Rows of numbers separated by commas, and sparse rows: a label, then column:value as often as there is one.
 #pragma once
 
 #include <cstddef>
@@ -15,5 +15,20 @@ extern template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff
 extern template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, double *, std::ptrdiff_t);
 extern template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, std::int32_t *, std::ptrdiff_t);
 extern template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, std::int64_t *, std::ptrdiff_t);
+
+// Room for what a text holds: a row takes at least 2 characters, and so does an entry more than 3.
+struct SparseRows {
+    float *labels;
+    std::int64_t *lengths;  // entries of each row
+    std::ptrdiff_t row_room;
+    float *values;
+    std::int64_t *columns;
+    std::ptrdiff_t entry_room;
+    std::ptrdiff_t rows = 0, entries = 0;
+};
+
+// Reads lines of a text, whose columns are below a limit. Returns false where it holds anything else, which is left to who
+// can say what. Throws std::bad_alloc.
+bool read_libsvm(const char *at, const char *limit, std::uint64_t columns, SparseRows &to);
 
 }  // namespace dpmodule::io
