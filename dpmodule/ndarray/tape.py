@@ -264,7 +264,7 @@ def check_writable(target: Handle, arrays: Sequence[Handle] = ()) -> None:
     if in_graph(target):
         raise StateError(
             "Assigning to NDArrays that are already in a computational graph would spoil the gradients. Call "
-            "backward first, or do it outside of autograd.stored; inside, there is no +=, *=, relu(x, out=x), "
+            "backward first, or do it outside of autograd.record; inside, there is no +=, *=, relu(x, out=x), "
             "y[index] = x, ..."
         )
     if any(a is target for a in arrays) and any(map(in_graph, arrays)):
