@@ -190,7 +190,7 @@ true_divide = divide
 
 
 def modulo(lhs: Operand, rhs: Operand) -> Any:
-    """Return the remainder of lhs / rhs, with the sign of rhs, with broadcasting; either may be an array or a number."""
+    """Return the remainder of lhs / rhs, with the sign of rhs and broadcasting; either may be an array or a number."""
     return MOD.function(lhs, rhs)
 
 
@@ -205,12 +205,12 @@ def power(base: Operand, exp: Operand) -> Any:
 
 
 def maximum(lhs: Operand, rhs: Operand) -> Any:
-    """Return the greater of lhs and rhs, element by element, with broadcasting; either may be an array or a number."""
+    """Return the greater of lhs and rhs, with broadcasting; either may be an array or a number."""
     return MAX.function(lhs, rhs)
 
 
 def minimum(lhs: Operand, rhs: Operand) -> Any:
-    """Return the smaller of lhs and rhs, element by element, with broadcasting; either may be an array or a number."""
+    """Return the smaller of lhs and rhs, with broadcasting; either may be an array or a number."""
     return MIN.function(lhs, rhs)
 
 
