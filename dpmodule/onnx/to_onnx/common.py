@@ -9,7 +9,8 @@ from functools import cache, wraps
 import numpy as np
 import onnx
 
-from .call import CODES, Dims, OperatorCall, Value
+from .call import Dims, OperatorCall, Value
+from .writer import CODES
 
 _IN_SCHEMAS = {"float32": "float", "float64": "double"}
 

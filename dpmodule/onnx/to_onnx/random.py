@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .call import Dims, OperatorCall, Value, code_of
+from .call import Dims, OperatorCall, Value
 from .common import log_gamma, reshape, result, shape_value, term
+from .writer import code_of
 
 Array = np.ndarray[Any, Any]
 

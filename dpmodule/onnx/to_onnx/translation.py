@@ -18,8 +18,9 @@ from ...ndarray import NDArray
 from ...ops.dtypes import name_of
 from ...ops.shapes import known
 from ...ops.spec import LABEL, Onnx
-from .call import Dim, Dims, OperatorCall, Untranslatable, Value, Writer, code_of, fill
+from .call import Dim, Dims, OperatorCall, Untranslatable, Value
 from .common import Builder, allowed_types, computed_in, most_inputs
+from .writer import Writer, code_of, fill
 
 
 class Translation:
