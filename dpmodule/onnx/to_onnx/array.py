@@ -12,15 +12,10 @@ import torch
 from ...ops.shapes import normal_axes, normal_axis
 from ...ops.spec import Env
 from .call import Dims, OperatorCall, Value
-from .common import computed_in, elements, matrices, reshape, result, shape_value, term
+from .common import Builder, computed_in, elements, matrices, reshape, result, shape_value, term
 
 FIRST, LAST = -(2**63), 2**63 - 1
 """Ends of a range that are beyond every axis."""
-
-
-def converted(c: OperatorCall) -> Value:
-    """Cast."""
-    return c.inputs[0].cast(c.out_dtypes[0])
 
 
 def amp_multicast(c: OperatorCall) -> list[Value]:
@@ -46,11 +41,6 @@ def swap_axis(c: OperatorCall) -> Value:
     return c.emit("Transpose", c.inputs[0], perm=order)
 
 
-def unsqueeze_(c: OperatorCall) -> Value:
-    """Unsqueeze."""
-    return c.inputs[0].unsqueeze(c.a.axis)
-
-
 def squeeze_(c: OperatorCall) -> Value:
     """Squeeze; at least one axis is left."""
     dims = c.shapes[0]
@@ -74,32 +64,12 @@ def blocks(c: OperatorCall) -> Value:
 # the same elements under another shape
 
 
-def reshape_(c: OperatorCall) -> Value:
-    """Reshape, to lengths that are worked out beforehand; one that is dynamic is left to ONNX."""
-    return reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0])
-
-
-def reshape_like(c: OperatorCall) -> Value:
-    """Reshape to lengths of another array."""
-    return reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0])
-
-
 def _expanded(c: OperatorCall, value: Value, found: Dims, wanted: Dims) -> Value:
     """Repeat axes of length 1; lengths that stay are not asked for."""
     if found == wanted:
         return value
     asked = tuple(1 if one == other else other for one, other in zip(found, wanted))
     return c.emit("Expand", value, shape_value(c, asked))
-
-
-def broadcast_to(c: OperatorCall) -> Value:
-    """Expand."""
-    return _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0])
-
-
-def broadcast_like(c: OperatorCall) -> Value:
-    """Expand to lengths of another array."""
-    return _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0])
 
 
 def repeat(c: OperatorCall) -> Value:
@@ -175,11 +145,6 @@ def _ranges(a: Any) -> dict[int, tuple[int, int, int]]:
         if one != (0, LAST, 1):
             found[axis] = one
     return found
-
-
-def slice_(c: OperatorCall) -> Value:
-    """Slice of the leading axes."""
-    return _cut(c, c.inputs[0], _ranges(c.a))
 
 
 def slice_axis(c: OperatorCall) -> Value:
@@ -296,11 +261,6 @@ def one_hot(c: OperatorCall) -> Value:
     kind = computed_in("Where", c.opset, c.out_dtypes[0])
     on, off = (c.const(number, kind) for number in (c.a.on_value, c.a.off_value))
     return result(_hits(_whole(c, 0), c.a.depth).choose(on, off))
-
-
-def onehot_like(c: OperatorCall) -> Value:
-    """Where the numbers of columns equal the positions."""
-    return result(_hits(_whole(c, 0), c.shapes[1][1]))
 
 
 def scatter_elements(c: OperatorCall) -> Value:
@@ -420,3 +380,16 @@ def histogram(c: OperatorCall) -> tuple[Value, Value]:
     beyond = values.then("Greater", found.slice(0, count, count + 1))
     above = reached.concat([beyond], 1).cast("int64").reduce("ReduceSum", 0)
     return above.slice(0, 0, count) - above.slice(0, 1, count + 1), edges
+
+
+ROWS: dict[str, Builder] = {
+    "converted": lambda c: c.inputs[0].cast(c.out_dtypes[0]),
+    "unsqueeze": lambda c: c.inputs[0].unsqueeze(c.a.axis),
+    # reshape, to lengths that are worked out beforehand; one that is dynamic is left to ONNX
+    "reshape": lambda c: reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0]),
+    "reshape_like": lambda c: reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0]),
+    "broadcast_to": lambda c: _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0]),
+    "broadcast_like": lambda c: _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0]),
+    "slice": lambda c: _cut(c, c.inputs[0], _ranges(c.a)),
+    "onehot_like": lambda c: result(_hits(_whole(c, 0), c.shapes[1][1])),
+}

@@ -12,7 +12,7 @@ from ...ops.image.color import PCA
 from ...ops.image.geometry import make_border, new_size
 from ...ops.image.resize import AREA, LINEAR, NEAREST, pick_method, resize, taps_of, whole_taps
 from .call import Dims, OperatorCall, Value
-from .common import in_floats, reshape, shape_value
+from .common import Builder, in_floats, reshape, shape_value
 
 F4 = "float32"
 
@@ -246,12 +246,6 @@ def grid_sample(c: OperatorCall) -> Value:
     return _sampled_at(c, x, places, c.a.mode, c.a.padding_mode, c.a.align_corners)
 
 
-@in_floats(half=False)
-def bilinear_sampler(c: OperatorCall) -> Value:
-    """GridSample, which has the two coordinates on the last axis."""
-    return _sampled(c, *c.inputs)
-
-
 def _affine_grid(c: OperatorCall, theta: Value) -> Value:
     """Return the places that affine maps (N, 6) give to the points of a grid."""
     height, width = c.a.target_shape
@@ -328,3 +322,9 @@ def _own_channels(c: OperatorCall, pooled: Value, shape: Dims) -> Value:
     pairs = pooled.reshape(0, -1, bins, bins)
     own = c.emit("ReduceSum", pairs * c.const(np.eye(bins)), c.ints(2), keepdims=0)
     return reshape(c, own, shape, shape[:1])
+
+
+ROWS: dict[str, Builder] = {
+    # GridSample, which has the two coordinates on the last axis
+    "bilinear_sampler": in_floats(half=False)(lambda c: _sampled(c, *c.inputs)),
+}

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .call import OperatorCall, Value
-from .common import computed_in, elements, matrices, reshape, result, term
+from .common import Builder, computed_in, elements, matrices, reshape, result, term
 
 _LARGEST = 8
 """Side of the greatest matrices whose elimination is written out."""
@@ -85,16 +85,6 @@ def _product(c: OperatorCall) -> Value:
     return found.transpose(*order, rank - 1)
 
 
-def linalg_gemm2(c: OperatorCall) -> Value:
-    """MatMul times a number."""
-    return result(_product(c))
-
-
-def linalg_gemm(c: OperatorCall) -> Value:
-    """MatMul times a number, and a multiple of a third matrix."""
-    return result(_product(c) + _matrices(c)[2] * c.a.beta)
-
-
 def linalg_syrk(c: OperatorCall) -> Value:
     """A matrix times its own transpose."""
     (x,) = _matrices(c)
@@ -128,11 +118,6 @@ def linalg_extractdiag(c: OperatorCall) -> Value:
     """A diagonal of matrices."""
     places = np.diagonal(_numbers(c), c.a.offset)
     return elements(c.inputs[0], c.shapes[0], places)
-
-
-def linalg_makediag(c: OperatorCall) -> Value:
-    """Matrices of a diagonal."""
-    return matrices(c, np.diag(np.arange(1, c.length(-1) + 1), c.a.offset))
 
 
 def _places(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -171,11 +156,6 @@ def linalg_sumlogdiag(c: OperatorCall) -> Value:
 def _determinant(c: OperatorCall) -> Value:
     found = term(c, 0, "float32").then("Det")
     return found.unsqueeze(0) if len(c.shapes[0]) == 2 else found
-
-
-def linalg_det(c: OperatorCall) -> Value:
-    """Det."""
-    return result(_determinant(c))
 
 
 def linalg_slogdet(c: OperatorCall) -> tuple[Value, Value]:
@@ -286,3 +266,12 @@ def linalg_gelqf(c: OperatorCall) -> tuple[Value, Value]:
 def _triangle_of(upper: Value, size: int) -> Value:
     """Return the square part of what reflections left, without the rounding errors below its diagonal."""
     return _triangle(upper.slice(-2, 0, size), size, False)
+
+
+ROWS: dict[str, Builder] = {
+    "linalg_gemm2": lambda c: result(_product(c)),
+    # MatMul times a number, and a multiple of a third matrix
+    "linalg_gemm": lambda c: result(_product(c) + _matrices(c)[2] * c.a.beta),
+    "linalg_makediag": lambda c: matrices(c, np.diag(np.arange(1, c.length(-1) + 1), c.a.offset)),
+    "linalg_det": lambda c: result(_determinant(c)),
+}

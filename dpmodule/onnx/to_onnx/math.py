@@ -10,7 +10,17 @@ import numpy as np
 from ...ops.math import pointwise
 from ...ops.shapes import normal_axes, normal_axis
 from .call import OperatorCall, Value
-from .common import computed_in, gamma_of, log_gamma, reshape, result, shape_value, term, working_type
+from .common import (
+    Builder,
+    computed_in,
+    gamma_of,
+    log_gamma,
+    reshape,
+    result,
+    shape_value,
+    term,
+    working_type,
+)
 
 
 def _common_type(c: OperatorCall) -> Value:
@@ -131,11 +141,6 @@ def logic(c: OperatorCall) -> Value:
     return result(left.then(c.type, right))
 
 
-def logical_not(c: OperatorCall) -> Value:
-    """1 where an element is 0."""
-    return result(term(c, 0, computed_in("Equal", c.opset, c.dtypes[0])).equals(0))
-
-
 def add_n(c: OperatorCall) -> Value:
     """Sum, or Add of integers one by one."""
     if len(c.inputs) == 1:
@@ -241,33 +246,8 @@ def radians(c: OperatorCall) -> Value:
     return _scaled(c, "", math.pi / 180)
 
 
-def log10(c: OperatorCall) -> Value:
-    """The logarithm to base 10."""
-    return _scaled(c, "Log", 1 / math.log(10))
-
-
-def log2(c: OperatorCall) -> Value:
-    """The logarithm to base 2."""
-    return _scaled(c, "Log", 1 / math.log(2))
-
-
-def rsqrt(c: OperatorCall) -> Value:
-    """One over the square root."""
-    return result(1 / term(c, 0).then("Sqrt"))
-
-
 def _cube_root(x: Value) -> Value:
     return x.then("Sign") * abs(x) ** (1 / 3)
-
-
-def cbrt(c: OperatorCall) -> Value:
-    """The real cube root."""
-    return result(_cube_root(term(c, 0)))
-
-
-def rcbrt(c: OperatorCall) -> Value:
-    """One over the real cube root."""
-    return result(1 / _cube_root(term(c, 0)))
 
 
 def expm1(c: OperatorCall) -> Value:
@@ -305,11 +285,6 @@ def gamma(c: OperatorCall) -> Value:
     """The gamma function; of a whole number it is one."""
     found = gamma_of(term(c, 0, "float64"))
     return result(found if "float" in c.dtypes[0] else found.then("Round"))
-
-
-def gammaln(c: OperatorCall) -> Value:
-    """The logarithm of the gamma function's magnitude."""
-    return result(log_gamma(term(c, 0, "float64")))
 
 
 _CENTRE = (
@@ -393,31 +368,6 @@ def _reduced(c: OperatorCall, operator: str, dtype: str) -> Value:
     return result(_over(term(c, 0, dtype), operator, axes, c.a.keepdims)) if axes else c.inputs[0]
 
 
-def reduce_sum(c: OperatorCall) -> Value:
-    """ReduceSum."""
-    return _reduced(c, "ReduceSum", computed_in("ReduceSum", c.opset, c.dtypes[0]))
-
-
-def reduce_prod(c: OperatorCall) -> Value:
-    """ReduceProd."""
-    return _reduced(c, "ReduceProd", computed_in("ReduceProd", c.opset, c.dtypes[0]))
-
-
-def reduce_mean(c: OperatorCall) -> Value:
-    """ReduceMean; that of integers is cut."""
-    return _reduced(c, "ReduceMean", working_type(c.dtypes[0]))
-
-
-def reduce_max(c: OperatorCall) -> Value:
-    """ReduceMax."""
-    return _reduced(c, "ReduceMax", computed_in("ReduceMax", c.opset, c.dtypes[0]))
-
-
-def reduce_min(c: OperatorCall) -> Value:
-    """ReduceMin."""
-    return _reduced(c, "ReduceMin", computed_in("ReduceMin", c.opset, c.dtypes[0]))
-
-
 def _without_nan(c: OperatorCall, operator: str, number: float) -> Value:
     if "float" not in c.dtypes[0]:
         return _reduced(c, operator, computed_in(operator, c.opset, c.dtypes[0]))
@@ -425,16 +375,6 @@ def _without_nan(c: OperatorCall, operator: str, number: float) -> Value:
     x = term(c, 0)
     full = c.emit("IsNaN", x).choose(number, x)
     return result(_over(full, operator, axes, c.a.keepdims)) if axes else c.inputs[0]
-
-
-def nansum(c: OperatorCall) -> Value:
-    """ReduceSum with NaN counted as 0."""
-    return _without_nan(c, "ReduceSum", 0)
-
-
-def nanprod(c: OperatorCall) -> Value:
-    """ReduceProd with NaN counted as 1."""
-    return _without_nan(c, "ReduceProd", 1)
 
 
 def norm(c: OperatorCall) -> Value:
@@ -472,16 +412,6 @@ def _place(c: OperatorCall, operator: str) -> Value:
     return result(found)
 
 
-def argmax(c: OperatorCall) -> Value:
-    """The position of the greatest element, in the type of the elements."""
-    return _place(c, "ArgMax")
-
-
-def argmin(c: OperatorCall) -> Value:
-    """The position of the smallest element, in the type of the elements."""
-    return _place(c, "ArgMin")
-
-
 def argmax_channel(c: OperatorCall) -> Value:
     """The position of the greatest element along axis 1."""
     x = term(c, 0, computed_in("ArgMax", c.opset, c.dtypes[0]))
@@ -511,16 +441,6 @@ def _ordered(c: OperatorCall, count: int, ascending: bool) -> tuple[Value, Value
     return values, places, axis
 
 
-def sort(c: OperatorCall) -> Value:
-    """All values in order."""
-    return result(_ordered(c, 0, c.a.is_ascend)[0])
-
-
-def argsort(c: OperatorCall) -> Value:
-    """The positions of all values in order."""
-    return result(_ordered(c, 0, c.a.is_ascend)[1])
-
-
 def topk(c: OperatorCall) -> Value | tuple[Value, Value]:
     """The first values in order, their positions, or both, or a mask of them."""
     values, places, axis = _ordered(c, c.a.k, c.a.is_ascend)
@@ -548,3 +468,28 @@ def cumsum(c: OperatorCall) -> Value:
     x, axis = _along(c, term(c, 0, kind))
     x = x.cast(computed_in("CumSum", c.opset, kind))
     return result(c.emit("CumSum", x, c.const(axis, "int64")))
+
+
+ROWS: dict[str, Builder] = {
+    "logical_not": lambda c: result(term(c, 0, computed_in("Equal", c.opset, c.dtypes[0])).equals(0)),
+    "log10": lambda c: _scaled(c, "Log", 1 / math.log(10)),
+    "log2": lambda c: _scaled(c, "Log", 1 / math.log(2)),
+    "rsqrt": lambda c: result(1 / term(c, 0).then("Sqrt")),
+    "cbrt": lambda c: result(_cube_root(term(c, 0))),
+    "rcbrt": lambda c: result(1 / _cube_root(term(c, 0))),
+    "gammaln": lambda c: result(log_gamma(term(c, 0, "float64"))),
+    "reduce_sum": lambda c: _reduced(c, "ReduceSum", computed_in("ReduceSum", c.opset, c.dtypes[0])),
+    "reduce_prod": lambda c: _reduced(c, "ReduceProd", computed_in("ReduceProd", c.opset, c.dtypes[0])),
+    # ReduceMean; that of integers is cut
+    "reduce_mean": lambda c: _reduced(c, "ReduceMean", working_type(c.dtypes[0])),
+    "reduce_max": lambda c: _reduced(c, "ReduceMax", computed_in("ReduceMax", c.opset, c.dtypes[0])),
+    "reduce_min": lambda c: _reduced(c, "ReduceMin", computed_in("ReduceMin", c.opset, c.dtypes[0])),
+    "nansum": lambda c: _without_nan(c, "ReduceSum", 0),
+    "nanprod": lambda c: _without_nan(c, "ReduceProd", 1),
+    # the position of the greatest element, in the type of the elements
+    "argmax": lambda c: _place(c, "ArgMax"),
+    # the position of the smallest element, in the type of the elements
+    "argmin": lambda c: _place(c, "ArgMin"),
+    "sort": lambda c: result(_ordered(c, 0, c.a.is_ascend)[0]),
+    "argsort": lambda c: result(_ordered(c, 0, c.a.is_ascend)[1]),
+}

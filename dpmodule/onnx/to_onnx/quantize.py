@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ...ops.quantize.ranges import GREATEST, STEPS, calibrated
 from .call import OperatorCall, Value
+from .common import Builder
 from .pooling import pooling
 
 F4 = "float32"
@@ -186,16 +187,6 @@ def quantized_pooling(c: OperatorCall) -> list[Value]:
     return [_rounded(c, pooled, c.dtypes[0]), *c.inputs[1:]]
 
 
-def quantized_act(c: OperatorCall) -> list[Value]:
-    """Numbers below 0 are cut off."""
-    return [c.emit("Clip", c.inputs[0], c.const(0)), *c.inputs[1:]]
-
-
-def quantized_flatten(c: OperatorCall) -> list[Value]:
-    """Flatten."""
-    return [c.emit("Flatten", c.inputs[0], axis=1), *c.inputs[1:]]
-
-
 def quantized_embedding(c: OperatorCall) -> list[Value]:
     """Gather, positions outside pulled to the ends."""
     places, weight, low, high = c.inputs
@@ -270,3 +261,9 @@ def quantized_batch_norm(c: OperatorCall) -> list[Value]:
     axes = [i for i in range(rank) if i != c.a.axis % rank]
     scaled = data.cast(F4) * factor.unsqueeze(*axes)
     return [_rounded(c, scaled + added.unsqueeze(*axes), "int8"), low, high]
+
+
+ROWS: dict[str, Builder] = {
+    "quantized_act": lambda c: [c.emit("Clip", c.inputs[0], c.const(0)), *c.inputs[1:]],
+    "quantized_flatten": lambda c: [c.emit("Flatten", c.inputs[0], axis=1), *c.inputs[1:]],
+}

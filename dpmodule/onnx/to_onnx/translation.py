@@ -216,7 +216,7 @@ FILES = (
     "random",
     "sequence",
 )
-"""Files that hold builders: every public function that one defines."""
+"""Files that hold builders: every public function that one defines, and those of its table `ROWS`."""
 
 
 @cache
@@ -225,6 +225,7 @@ def builders() -> dict[str, Builder]:
     found: dict[str, Builder] = {}
     for file in FILES:
         module = import_module(f"{__package__}.{file}")
+        found |= getattr(module, "ROWS", {})
         for name, value in vars(module).items():
             if name[0] != "_" and isfunction(value) and value.__module__ == module.__name__:
                 found[name.rstrip("_")] = value
