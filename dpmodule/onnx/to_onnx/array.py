@@ -285,7 +285,7 @@ def _rows(c: OperatorCall, i: int) -> Value:
 
 def gather_nd(c: OperatorCall) -> Value:
     """GatherND."""
-    found: str = c.emit("GatherND", c.inputs[0], _rows(c, 1))
+    found: Value = c.emit("GatherND", c.inputs[0], _rows(c, 1))
     single = len(c.shapes[1]) == 1 and c.shapes[1][0] == len(c.shapes[0])
     return found.unsqueeze(0) if single else found
 

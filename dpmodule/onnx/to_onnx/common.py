@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
+from typing import Any
 
 import numpy as np
 import onnx
@@ -191,6 +192,17 @@ def positions(c: OperatorCall, value: Value, dims: Dims, axis: int) -> Value:
     return count.unsqueeze(*range(1, after + 1)) if after else count
 
 
+def windows(c: OperatorCall) -> dict[str, Any]:
+    """Return what ONNX calls the windows that a convolution's attributes describe."""
+    a, rank = c.a, len(c.a.kernel)
+    return {
+        "kernel_shape": a.kernel,
+        "strides": a.stride or (1,) * rank,
+        "dilations": a.dilate or (1,) * rank,
+        "pads": (a.pad or (0,) * rank) * 2,
+    }
+
+
 # formulas
 
 
@@ -228,17 +240,10 @@ def matrices(c: OperatorCall, places: np.ndarray) -> Value:
 # the gamma function, from logarithms and a sine: ONNX has none
 
 _SHIFT = 7
-_LANCZOS = (
-    0.99999999999980993,
-    676.5203681218851,
-    -1259.1392167224028,
-    771.32342877765313,
-    -176.61502916214059,
-    12.507343278686905,
-    -0.13857109526572012,
-    9.9843695780195716e-6,
-    1.5056327351493116e-7,
-)
+_LANCZOS = """
+0.99999999999980993 676.5203681218851 -1259.1392167224028 771.32342877765313 -176.61502916214059
+12.507343278686905 -0.13857109526572012 9.9843695780195716e-6 1.5056327351493116e-7
+"""
 """Coefficients for a shift of 7 and nine terms, good to 15 digits.
 
 Source: Lanczos, "A precision approximation of the gamma function", 1964, as tabled by Godfrey.
@@ -249,8 +254,9 @@ def log_gamma(x: Value) -> Value:
     """Return the logarithm of the gamma function's magnitude; x is of double precision."""
     left = x < 0.5
     z = left.choose(1 - x, x) - 1
-    total = _LANCZOS[1] / (z + 1) + _LANCZOS[0]
-    for i, each in enumerate(_LANCZOS[2:], start=2):
+    start, *others = map(float, _LANCZOS.split())
+    total = others[0] / (z + 1) + start
+    for i, each in enumerate(others[1:], start=2):
         total = total + each / (z + i)
     middle = z + (_SHIFT + 0.5)
     # so that an infinite argument gives no difference of infinities

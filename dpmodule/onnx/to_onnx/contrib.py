@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import prod
 
 import numpy as np
 
-from ...ops.nn.rules import per_axis
 from .call import OperatorCall, Value
-from .common import in_floats, length_of, positions, reshape
+from .common import in_floats, length_of, positions, reshape, windows
 
 F4 = "float32"
 
@@ -139,7 +138,7 @@ def ifft(c: OperatorCall) -> Value:
 def _dft(c: OperatorCall, signal: Value, inverse: int) -> Value:
     """Transform axis 1 of (rows, length, 1 or 2)."""
     if c.opset >= 20:
-        found: str = c.emit("DFT", signal, "", c.const(1, "int64"), inverse=inverse)
+        found: Value = c.emit("DFT", signal, "", c.const(1, "int64"), inverse=inverse)
     else:
         found = c.emit("DFT", signal, axis=1, inverse=inverse)
     return found
@@ -167,7 +166,7 @@ def deformable_convolution(c: OperatorCall) -> Value:
     axes = []
     for axis, size in enumerate((height, width)):
         moved = both.gather(axis, 2)
-        at = moved + c.const(_grid(a, places, axis))
+        at = moved + c.const(_grid(c, places, axis))
         axes.append((_outer if masked else _inner)(c, at.reshape(-1, points), size))
     depth = channels // groups
     table = data.reshape(-1, depth, height * width)
@@ -180,44 +179,23 @@ def deformable_convolution(c: OperatorCall) -> Value:
 
 
 def _deform_conv(c: OperatorCall) -> Value:
-    a = c.a
-    stride, dilate, pad = _windows(a)
     data, offset, mask, weight, *bias = c.inputs
-    return c.emit(
-        "DeformConv",
-        data,
-        weight,
-        offset,
-        *(bias or [""]),
-        mask,
-        kernel_shape=list(a.kernel),
-        strides=stride,
-        dilations=dilate,
-        pads=pad * 2,
-        group=a.num_group,
-        offset_group=a.num_deformable_group,
-    )
+    inputs = [data, weight, offset, *(bias or [""]), mask]
+    options = {**windows(c), "group": c.a.num_group, "offset_group": c.a.num_deformable_group}
+    return c.emit("DeformConv", *inputs, **options)
 
 
-def _windows(a: Any) -> tuple[list[int], list[int], list[int]]:
-    return (
-        list(per_axis(a.stride, 2, 1, "stride")),
-        list(per_axis(a.dilate, 2, 1, "dilate")),
-        list(per_axis(a.pad, 2, 0, "pad")),
-    )
-
-
-def _grid(a: Any, places: Sequence[int], axis: int) -> np.ndarray:
+def _grid(c: OperatorCall, places: Sequence[int], axis: int) -> np.ndarray:
     """Return where points lie along an axis before they are moved, (taps, positions)."""
-    stride, dilate, pad = (each[axis] for each in _windows(a))
-    tap = np.arange(a.kernel[axis]) * dilate
-    at = np.arange(places[axis]) * stride - pad
-    along = np.add.outer(tap, at)  # (kernel, places) of this axis
+    kernel, stride, dilate, pad = (each[axis] for each in windows(c).values())
+    along = np.add.outer(
+        np.arange(kernel) * dilate, np.arange(places[axis]) * stride - pad
+    )  # (kernel, places)
     full = along[:, None, :, None] if axis == 0 else along[None, :, None, :]
-    return np.broadcast_to(full, (*a.kernel, *places)).reshape(a.kernel[0] * a.kernel[1], -1)
+    return np.broadcast_to(full, (*c.a.kernel, *places)).reshape(prod(c.a.kernel), -1)
 
 
-Corners = list[tuple[str, str]]
+Corners = list[tuple[Value, Value]]
 
 
 def _inner(c: OperatorCall, at: Value, size: int) -> Corners:
@@ -225,13 +203,9 @@ def _inner(c: OperatorCall, at: Value, size: int) -> Corners:
     zero, last = c.const(0.0), c.const(size - 1.0)
     inside = (at >= zero) & (at < c.const(float(size)))
     low = c.emit("Clip", c.emit("Floor", at), zero, last)
-    edge = low >= last
-    mixed = inside & ~edge
-    part = mixed.choose(at - low, zero)
+    part = (inside & ~(low >= last)).choose(at - low, zero)
     keep = inside.cast(c.dtypes[0])
-    high = c.emit("Min", low + 1.0, last)
-    whole = 1.0 - part
-    return [(low, whole * keep), (high, part * keep)]
+    return [(low, (1.0 - part) * keep), (c.emit("Min", low + 1.0, last), part * keep)]
 
 
 def _outer(c: OperatorCall, at: Value, size: int) -> Corners:
@@ -240,10 +214,7 @@ def _outer(c: OperatorCall, at: Value, size: int) -> Corners:
     low = c.emit("Floor", at)
     part = at - low
     found = []
-    for pixel, weight in (
-        (low, 1.0 - part),
-        (low + 1.0, part),
-    ):
+    for pixel, weight in ((low, 1.0 - part), (low + 1.0, part)):
         inside = (pixel >= zero) & (pixel <= last)
         found.append((c.emit("Clip", pixel, zero, last), inside.choose(weight, zero)))
     return found
@@ -258,9 +229,7 @@ def _sampled(
         for column, across in axes[1]:
             place = row * c.const(float(width)) + column
             pixels = c.emit("GatherND", table, place.cast("int64").unsqueeze(2), batch_dims=1)
-            weight = down * across
-            for each in share:
-                weight = weight * each
+            weight = prod(share, start=down * across)
             parts.append(pixels * weight.unsqueeze(2))
     return c.emit("Sum", *parts)
 
@@ -273,5 +242,5 @@ def _product(
     parts = a.num_group
     flat = columns.reshape(-1, parts, length // parts, places[0] * places[1])
     filters = weight.reshape(parts, a.num_filter // parts, length // parts)
-    found: str = c.emit("MatMul", filters, flat).reshape(-1, a.num_filter, *places)
+    found: Value = c.emit("MatMul", filters, flat).reshape(-1, a.num_filter, *places)
     return found + bias[0].unsqueeze(1, 2) if bias else found

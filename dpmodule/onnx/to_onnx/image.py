@@ -112,7 +112,7 @@ def _mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int], method: 
     down = c.emit(
         "MatMul", c.const(_matrix(old[0], new[0], method, 0), wide), c.emit("Transpose", across, perm=order)
     )
-    found: str = c.emit("Transpose", down, perm=order)
+    found: Value = c.emit("Transpose", down, perm=order)
     return found.cast(c.dtypes[0])
 
 

@@ -287,28 +287,14 @@ def gamma(c: OperatorCall) -> Value:
     return result(found if "float" in c.dtypes[0] else found.then("Round"))
 
 
-_CENTRE = (
-    2.81022636e-08,
-    3.43273939e-07,
-    -3.5233877e-06,
-    -4.39150654e-06,
-    0.00021858087,
-    -0.00125372503,
-    -0.00417768164,
-    0.246640727,
-    1.50140941,
-)
-_TAIL = (
-    -0.000200214257,
-    0.000100950558,
-    0.00134934322,
-    -0.00367342844,
-    0.00573950773,
-    -0.0076224613,
-    0.00943887047,
-    1.00167406,
-    2.83297682,
-)
+_CENTRE = """
+2.81022636e-08 3.43273939e-07 -3.5233877e-06 -4.39150654e-06 0.00021858087
+-0.00125372503 -0.00417768164 0.246640727 1.50140941
+"""
+_TAIL = """
+-0.000200214257 0.000100950558 0.00134934322 -0.00367342844 0.00573950773
+-0.0076224613 0.00943887047 1.00167406 2.83297682
+"""
 
 
 def _polynomial(x: Value, coefficients: tuple[float, ...]) -> Value:
@@ -325,7 +311,8 @@ def erfinv(c: OperatorCall) -> Value:
     """
     x = term(c, 0, "float64")
     w = -((1 - x) * (1 + x)).then("Log")
-    found = (w < 5).choose(_polynomial(w - 2.5, _CENTRE), _polynomial(w.then("Sqrt") - 3, _TAIL))
+    near, far = (tuple(map(float, text.split())) for text in (_CENTRE, _TAIL))
+    found = (w < 5).choose(_polynomial(w - 2.5, near), _polynomial(w.then("Sqrt") - 3, far))
     if c.dtypes[0] == "float64":
         found = (w < 16).choose(found, _erfinv_tail(1 - abs(x), w))
     return result(abs(x).equals(1).choose(x * math.inf, found * x))

@@ -10,7 +10,7 @@ from ...ops.nn.conv import margins
 from ...ops.nn.rules import channels_last
 from ...ops.shapes import prod
 from .call import Dims, OperatorCall, Value
-from .common import in_floats, move_axis, positions, reshape
+from .common import in_floats, move_axis, positions, reshape, windows
 
 
 @in_floats(double=True)
@@ -52,34 +52,16 @@ def _through_first(c: OperatorCall, operator: str, **attributes: Any) -> Value:
 @in_floats()
 def convolution(c: OperatorCall) -> Value:
     """Conv."""
-    rank = len(c.a.kernel)
-    return _through_first(
-        c,
-        "Conv",
-        kernel_shape=c.a.kernel,
-        strides=c.a.stride or (1,) * rank,
-        dilations=c.a.dilate or (1,) * rank,
-        pads=(c.a.pad or (0,) * rank) * 2,
-        group=c.a.num_group,
-    )
+    return _through_first(c, "Conv", **windows(c), group=c.a.num_group)
 
 
 @in_floats()
 def deconvolution(c: OperatorCall) -> Value:
     """ConvTranspose; a target shape is reached by what is cut off and added."""
-    rank = len(c.a.kernel)
     # sizes matter to a target shape only
-    pads, adds = margins(c.a, _spatial(c) if any(c.a.target_shape) else (0,) * rank)
-    return _through_first(
-        c,
-        "ConvTranspose",
-        kernel_shape=c.a.kernel,
-        strides=c.a.stride or (1,) * rank,
-        dilations=c.a.dilate or (1,) * rank,
-        pads=pads * 2,
-        output_padding=adds,
-        group=c.a.num_group,
-    )
+    pads, adds = margins(c.a, _spatial(c) if any(c.a.target_shape) else (0,) * len(c.a.kernel))
+    options = {**windows(c), "pads": pads * 2, "output_padding": adds}
+    return _through_first(c, "ConvTranspose", **options, group=c.a.num_group)
 
 
 def _window_filters(c: OperatorCall, channels: int) -> Value:
@@ -91,53 +73,29 @@ def _window_filters(c: OperatorCall, channels: int) -> Value:
 @in_floats()
 def im2col(c: OperatorCall) -> Value:
     """Conv of each channel with filters that take one element of the window each."""
-    rank, channels = len(c.a.kernel), c.length(1)
-    found = c.emit(
-        "Conv",
-        c.inputs[0],
-        _window_filters(c, channels),
-        kernel_shape=c.a.kernel,
-        strides=c.a.stride or (1,) * rank,
-        dilations=c.a.dilate or (1,) * rank,
-        pads=(c.a.pad or (0,) * rank) * 2,
-        group=channels,
-    )
+    channels = c.length(1)
+    found = c.emit("Conv", c.inputs[0], _window_filters(c, channels), **windows(c), group=channels)
     return found.reshape(0, channels * prod(c.a.kernel), -1)
 
 
 @in_floats()
 def col2im(c: OperatorCall) -> Value:
     """ConvTranspose of each channel with filters that fill one element of the window each."""
-    rank, columns = len(c.a.kernel), c.length(1)
-    stride, dilate = c.a.stride or (1,) * rank, c.a.dilate or (1,) * rank
-    pad, size = c.a.pad or (0,) * rank, c.a.output_size
-    room = [x + 2 * p - d * (k - 1) - 1 for x, p, d, k in zip(size, pad, dilate, c.a.kernel)]
-    windows = c.inputs[0].reshape(0, columns, *(r // s + 1 for r, s in zip(room, stride)))
+    columns, options = c.length(1), windows(c)
+    sides = zip(c.a.output_size, options["pads"], options["dilations"], c.a.kernel)
+    room = [x + 2 * p - d * (k - 1) - 1 for x, p, d, k in sides]
+    steps = list(zip(room, options["strides"]))
+    images = c.inputs[0].reshape(0, columns, *(r // s + 1 for r, s in steps))
     channels = columns // prod(c.a.kernel)
-    return c.emit(
-        "ConvTranspose",
-        windows,
-        _window_filters(c, channels),
-        kernel_shape=c.a.kernel,
-        strides=stride,
-        dilations=dilate,
-        pads=pad * 2,
-        output_padding=[r % s for r, s in zip(room, stride)],
-        group=channels,
-    )
+    options |= {"output_padding": [r % s for r, s in steps], "group": channels}
+    return c.emit("ConvTranspose", images, _window_filters(c, channels), **options)
 
 
 @in_floats()
 def activation(c: OperatorCall) -> Value:
     """One of five functions."""
-    types = {
-        "relu": "Relu",
-        "sigmoid": "Sigmoid",
-        "tanh": "Tanh",
-        "softrelu": "Softplus",
-        "softsign": "Softsign",
-    }
-    return c.emit(types[c.a.act_type], c.inputs[0])
+    other = {"softrelu": "Softplus", "softsign": "Softsign"}
+    return c.emit(other.get(c.a.act_type, c.a.act_type.capitalize()), c.inputs[0])
 
 
 @in_floats()
@@ -281,7 +239,7 @@ def lrn(c: OperatorCall) -> Value:
         "bias": c.a.knorm,
     }
     if len(shape) == 4:
-        found: str = c.emit("LRN", c.inputs[0], **options)
+        found: Value = c.emit("LRN", c.inputs[0], **options)
         return found
     image = c.inputs[0].reshape(0, 0, -1, 1)
     return reshape(c, c.emit("LRN", image, **options), shape, shape[:2])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...ops.quantize.ranges import GREATEST, STEPS, calibrated
 from .call import OperatorCall, Value
-from .common import Builder
+from .common import Builder, windows
 from .pooling import pooling
 
 F4 = "float32"
@@ -162,17 +162,7 @@ def quantized_conv(c: OperatorCall) -> list[Value]:
     zero = [] if c.dtypes[0] == "uint8" else [c.const(128, "uint8")]
     if zero:
         x = (x.cast("int32") + c.const(128, "int32")).cast("uint8")
-    found = c.emit(
-        "ConvInteger",
-        x,
-        weight,
-        *zero,
-        kernel_shape=list(a.kernel),
-        strides=list(a.stride or (1,) * axes),
-        dilations=list(a.dilate or (1,) * axes),
-        pads=list(a.pad or (0,) * axes) * 2,
-        group=a.num_group,
-    )
+    found = c.emit("ConvInteger", x, weight, *zero, **windows(c), group=a.num_group)
     if own == 3:
         bias = c.inputs[2].cast("int64") if c.dtypes[0] == "uint8" else _bias_steps(c, ends)
         found = _with_bias(c, found, bias.unsqueeze(*range(1, axes + 1)))

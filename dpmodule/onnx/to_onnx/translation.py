@@ -203,19 +203,7 @@ def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
 
 # builders, by name
 
-FILES = (
-    "array",
-    "contrib",
-    "detection",
-    "image",
-    "linalg",
-    "math",
-    "nn",
-    "pooling",
-    "quantize",
-    "random",
-    "sequence",
-)
+_FILES = "array contrib detection image linalg math nn pooling quantize random sequence"
 """Files that hold builders: every public function that one defines, and those of its table `ROWS`."""
 
 
@@ -223,7 +211,7 @@ FILES = (
 def builders() -> dict[str, Builder]:
     """Return all builders by name; a last underscore keeps a name from that of a shared function."""
     found: dict[str, Builder] = {}
-    for file in FILES:
+    for file in _FILES.split():
         module = import_module(f"{__package__}.{file}")
         found |= getattr(module, "ROWS", {})
         for name, value in vars(module).items():
