@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "docs" / "extensions"), str(ROOT / "docs")]
 
 project = "dpmodule"
+release = re.search(r"^version = (.+)$", (ROOT / "setup.cfg").read_text(encoding="utf-8"), re.MULTILINE)[1]
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
@@ -36,6 +37,8 @@ extensions = [
 exclude_patterns = ["notebooks/models"]
 html_theme = "furo"
 html_title = "dpmodule"
+html_static_path = ["_static"]
+html_css_files = ["cards.css"]
 html_copy_source = False
 html_show_copyright = False
 

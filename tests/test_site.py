@@ -236,7 +236,7 @@ def pages_in_navigation(page):
     for block in NAVIGATION.findall(page.read_text(encoding="utf-8")):
         for line in filter(None, block.splitlines()):
             if not line.startswith(":"):
-                yield from page.parent.glob(f"{line}.md")
+                yield from (found.resolve() for found in page.parent.glob(f"{line}.md"))
 
 
 def test_every_page_is_in_the_navigation():

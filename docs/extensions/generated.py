@@ -1,7 +1,7 @@
 """Pages and pictures that are made before a build.
 
-They are those of `docs/operators.py`, `docs/tables.py` and `docs/gallery.py`, and copies of the notebooks: Sphinx reads
-one folder alone. Git ignores them, but for the pictures of `docs/pictures.py`.
+Scripts of `docs/` write them: `operators.py`, `tables.py`, `gallery.py`, `curve.py` and `pictures.py`. Notebooks are
+copied, since Sphinx reads one folder alone. Git ignores all of them but the pictures of `pictures.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDERS", "setup"]
 
-FOLDERS = {"operators": "reference/operators", "pictures": "inside", "tables": "reference", "gallery": "."}
+FOLDERS = {
+    "operators": "reference/operators",
+    "pictures": "inside",
+    "tables": "reference",
+    "gallery": ".",
+    "curve": ".",
+}
 """Where what a script makes belongs: its function `write` takes the folder."""
 
 

@@ -15,9 +15,8 @@ from typing import Any
 
 from ..base import FileFormatError
 from ..files import read_settled, write_set
-from .agent import Agent
+from .agent import Agent, options_file, packed_options, whole
 from .dictionary import DictionaryAgent
-from .options import options_file, packed_options, whole
 
 Message = dict[str, Any]
 _NOTHING = "I don't know."

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base import ArgumentError
-from .options import whole
+from .agent import whole
 from .teachers import FixedDialogTeacher
 from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, check_texts, validate
 

@@ -5,18 +5,16 @@ Source: ParlAI's of 2018.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import Any
 
 from ..base import ArgumentError
-from .agent import create_agents_from_shared, teacher_of
+from .agent import check_names, create_agents_from_shared, teacher_of, whole
 from .batch_world import BatchWorld, DynamicBatchWorld, numbered
 from .hogwild_world import HogwildWorld
 from .metrics import aggregate_metrics, by_name
-from .options import check_names, whole
 from .teachers import Teacher
-from .worlds import MultiWorld, World, create_task_world, task_names
+from .worlds import MultiWorld, World, create_task_world, next_task, task_names
 
 Message = dict[str, Any]
 
@@ -52,19 +50,9 @@ class MultiTaskTeacher(Teacher):
         self.new_task = True
         self.task_idx = -1
 
-    def _choose(self) -> None:
-        if self.random:
-            self.task_idx = random.randrange(len(self.tasks))
-            return
-        for step in range(1, len(self.tasks) + 1):
-            candidate = (self.task_idx + step) % len(self.tasks)
-            if not self.tasks[candidate].epoch_done():
-                self.task_idx = candidate
-                return
-
     def act(self) -> Message:
         if self.new_task:
-            self._choose()
+            self.task_idx = next_task(self.tasks, self.task_idx, self.random)
         if self.task_idx < 0:
             return {"episode_done": True, "id": self.getID()}
         action: Message = self.tasks[self.task_idx].act()

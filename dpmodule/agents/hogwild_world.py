@@ -16,9 +16,9 @@ import torch
 
 from ..base import ArgumentError, NotSupportedError
 from ..devices import generators
+from .agent import whole
 from .batch_world import BatchWorld, WorldOfCopies, numbered
-from .crew import RESET, Crew, CrewWork
-from .options import whole
+from .hogwild_workers import RESET, HogwildWorkers, WorkerSetup
 from .teachers import is_training
 from .worlds import MultiWorld, World
 
@@ -99,20 +99,20 @@ class HogwildWorld(WorldOfCopies):
         for index in range(workers):
             number = {"threadindex": index}
             shared = numbered(self.world.share(), number)
-            works.append(CrewWork({**self.opt, **number}, shared, index, entropy, self._is_training))
-        self._crew = Crew(works, mode, timeout_s, ahead)
+            works.append(WorkerSetup({**self.opt, **number}, shared, index, entropy, self._is_training))
+        self._workers = HogwildWorkers(works, mode, timeout_s, ahead)
         self._ahead_until = self._last_ahead()
 
     def parley(self) -> None:
         self._is_over = False
-        self._crew.release(self.total_parleys < self._ahead_until)
+        self._workers.release(self.total_parleys < self._ahead_until)
         self.update_counters()
 
     def epoch_done(self) -> bool:
-        if not self._crew.is_open:
+        if not self._workers.is_open:
             self._is_over = self._is_over or self.world.epoch_done()
         elif self._is_training:
-            ended = self._crew.ended()
+            ended = self._workers.ended()
             self._is_over = self._is_over or ended > self._ended
             self._ended = ended
         else:
@@ -120,14 +120,14 @@ class HogwildWorld(WorldOfCopies):
         return self._is_over
 
     def _asked(self) -> bool:
-        may_be = self.world.epoch_done() or self._crew.seems_over()
-        return may_be and self._crew.is_over()
+        may_be = self.world.epoch_done() or self._workers.seems_over()
+        return may_be and self._workers.is_over()
 
     def reset(self) -> None:
-        self._crew.settle()
+        self._workers.settle()
         self.world.reset()
-        self._crew.tell(RESET)
-        self._ended, self._is_over = self._crew.ended(), False
+        self._workers.tell(RESET)
+        self._ended, self._is_over = self._workers.ended(), False
         self._ahead_until = self._last_ahead()
 
     def _last_ahead(self) -> float:
@@ -154,8 +154,8 @@ class HogwildWorld(WorldOfCopies):
 
     def _settle(self) -> None:
         """Wait for what is under way, if there still are workers."""
-        if self._crew.is_open:
-            self._crew.settle()
+        if self._workers.is_open:
+            self._workers.settle()
 
     def _rows(self) -> int:
         return int(self.opt.get("batchsize") or 1)
@@ -181,7 +181,7 @@ class HogwildWorld(WorldOfCopies):
             return
         self._is_shut = True
         try:
-            self._crew.stop()
+            self._workers.stop()
         finally:
             self.world.shutdown()
 

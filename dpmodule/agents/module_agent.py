@@ -16,11 +16,10 @@ from ..checkpoint import load_params
 from ..context import Context, context_of, cpu
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .agent import Agent, teacher_of
+from .agent import Agent, check_names, dictionary_file, options_file, packed_options, teacher_of, whole
 from .dictionary import DictionaryAgent
 from .examples import History
 from .network import Network, Settings
-from .options import check_names, dictionary_file, options_file, packed_options, whole
 from .parser import ParlaiParser
 from .worlds import task_names
 

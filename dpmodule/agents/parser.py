@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..base import ArgumentError, did_you_mean
-from .agent import agent_class, str2class, task_class
+from .agent import RUN_OPTIONS, agent_class, load_options, options_file, str2class, task_class
 from .dictionary import DictionaryAgent
-from .options import RUN_OPTIONS, load_options, options_file
 from .teachers import is_training
 from .worlds import task_names
 

@@ -21,8 +21,8 @@ from ..ndarray import NDArray
 from ..rnn import FusedRNNCell
 from ..symbol import Symbol
 from . import vectors
+from .agent import real, whole
 from .module_agent import ModuleAgent
-from .options import real, whole
 
 Message = dict[str, Any]
 Observations = Sequence[Message]

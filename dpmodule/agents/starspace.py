@@ -20,8 +20,8 @@ from ..files import regular_file
 from ..io import DataBatch
 from ..ndarray import NDArray
 from . import vectors
+from .agent import real, whole
 from .module_agent import ModuleAgent
-from .options import real, whole
 
 Message = dict[str, Any]
 Observations = Sequence[Message]

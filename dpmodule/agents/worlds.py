@@ -348,15 +348,7 @@ class MultiWorld(World):
         """Choose the task of the next parley: another one when the episode is done."""
         if self.world_idx >= 0 and not self._current.episode_done() and any(self._current.get_acts()):
             return
-        if self.random:
-            self.world_idx = random.randrange(len(self.worlds))
-            return
-        for step in range(1, len(self.worlds) + 1):
-            candidate = (self.world_idx + step) % len(self.worlds)
-            if not self.worlds[candidate].epoch_done():
-                self.world_idx = candidate
-                return
-        self.world_idx = max(self.world_idx, 0)
+        self.world_idx = max(next_task(self.worlds, self.world_idx, self.random), 0)
 
     def parley(self) -> None:
         self.parley_init()
@@ -403,6 +395,18 @@ class MultiWorld(World):
     def shutdown(self) -> None:
         for world in self.worlds:
             world.shutdown()
+
+
+def next_task(tasks: Sequence[Any], current: int, is_random: bool) -> int:
+    """Return the number of the next of several teachers or worlds: a drawn one, or the next that is not done.
+
+    Args:
+        current: the one before, which is returned when all are done; -1: none.
+    """
+    if is_random:
+        return random.randrange(len(tasks))
+    candidates = ((current + step) % len(tasks) for step in range(1, len(tasks) + 1))
+    return next((number for number in candidates if not tasks[number].epoch_done()), current)
 
 
 def task_names(names: str) -> list[str]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from typing_extensions import override
 
 from .. import mode as flags
 from ..base import ArgumentError, ShapeError
@@ -153,7 +152,6 @@ class Cell(Batched):
         stacks = can_stack(self._graph) and not self.random and not self._ragged.names
         return f"by torch.vmap: {reason}" if stacks else f"one by one: {reason}"
 
-    @override
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
         return self._ways.get((is_train, tuple(shapes)), "")
 
@@ -206,7 +204,6 @@ class Cell(Batched):
 
     # computing
 
-    @override
     def compute(
         self,
         is_train: bool,

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from typing_extensions import override
 
 from ..base import FileError, FileFormatError
 from ..files import regular_file
@@ -55,7 +54,6 @@ class ConstInitializer(PyInitializer):
     def __init__(self, c: float) -> None:
         self.c = number(c, "ConstInitializer: c")
 
-    @override
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         tensor.fill_(self.c)
 
@@ -71,7 +69,6 @@ class NormalInitializer(PyInitializer):
     def __init__(self, mean: float = 0.0, var: float = 1.0) -> None:
         self.mean, self.var = number(mean, "mean"), number_from(var, 0.0, "var")
 
-    @override
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         tensor.normal_(self.mean, math.sqrt(self.var), generator=generator)
 
@@ -87,7 +84,6 @@ class UniformInitializer(PyInitializer):
     def __init__(self, scale: float) -> None:
         self.scale = number_from(scale, 0.0, "scale")
 
-    @override
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         tensor.uniform_(-self.scale, self.scale, generator=generator)
 
@@ -113,7 +109,6 @@ class GlorotInitializer(PyInitializer):
     def __init__(self, is_lookup: bool = False, gain: float = 1.0) -> None:
         self.is_lookup, self.gain = flag(is_lookup, "is_lookup"), number_from(gain, 0.0, "gain")
 
-    @override
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         d = tensor.shape[1:] if self.is_lookup else tensor.shape
         if len(d) == 4:
@@ -127,7 +122,6 @@ class GlorotInitializer(PyInitializer):
 class HeInitializer(PyInitializer):
     """Draw from a normal distribution of variance 1 / (2 * size of the last dimension); DyNet's meaning of "he"."""
 
-    @override
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         tensor.normal_(0.0, math.sqrt(0.5 / tensor.shape[-1]), generator=generator)
 

@@ -6,7 +6,6 @@ import math
 from typing import ClassVar
 
 import torch
-from typing_extensions import override
 
 from .arguments import below_one, finite, number, number_from, probability
 from .collection import ParameterCollection
@@ -30,7 +29,6 @@ class SimpleSGDTrainer(Trainer, native="sgd"):
     def _factors(self) -> dict[str, float]:
         return {"lr": self.learning_rate}
 
-    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         value.add_(gradient, alpha=-self.learning_rate)
 
@@ -93,7 +91,6 @@ class MomentumSGDTrainer(Trainer, native="momentum"):
     def _factors(self) -> dict[str, float]:
         return {"momentum": self._momentum, "lr": self.learning_rate}
 
-    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         step = moments[0].mul_(self._momentum).add_(gradient, alpha=-self.learning_rate)
         value.add_(step)
@@ -118,7 +115,6 @@ class AdagradTrainer(Trainer, native="adagrad"):
     def _factors(self) -> dict[str, float]:
         return {"epsilon": self._eps, "lr": self.learning_rate}
 
-    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         total = moments[0].addcmul_(gradient, gradient)
         value.addcdiv_(gradient, (total + self._eps).sqrt_(), value=-self.learning_rate)
@@ -146,7 +142,6 @@ class AdadeltaTrainer(Trainer, native="adadelta"):
     def _factors(self) -> dict[str, float]:
         return {"gamma1": self._rho, "epsilon": self._eps}
 
-    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         squares, steps = moments
         squares.mul_(self._rho).addcmul_(gradient, gradient, value=1.0 - self._rho)
@@ -179,7 +174,6 @@ class RMSPropTrainer(Trainer, native="rmsprop"):
     def _factors(self) -> dict[str, float]:
         return {"gamma1": self._rho, "epsilon": self._eps, "lr": self.learning_rate}
 
-    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         mean = moments[0].mul_(self._rho).addcmul_(gradient, gradient, value=1.0 - self._rho)
         value.addcdiv_(gradient, (mean + self._eps).sqrt_(), value=-self.learning_rate)
@@ -221,7 +215,6 @@ class AdamTrainer(Trainer, native="adam"):
     def _factors(self) -> dict[str, float]:
         return {"beta1": self._beta_1, "beta2": self._beta_2, "lr": self._rate(), "epsilon": self._eps}
 
-    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         mean, square = moments[:2]
         mean.lerp_(gradient, 1.0 - self._beta_1)

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from typing_extensions import override
 
 from ..base import ArgumentError, ShapeError
 from ..ops.dtypes import torch_dtype
@@ -209,7 +208,6 @@ class Wrapped(Batched):
         self._listed(result)  # what is no tensor is no fault of torch.vmap
         return True
 
-    @override
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
         return {True: "", None: "by torch.vmap", False: "one by one: rows=False"}[self._rows]
 

@@ -19,35 +19,8 @@ from ..graph.node import printable
 from . import agents, convert, im2rec, inspect, options, predict, train, train_agent, train_files
 from .option_types import CommandParser, with_values
 
-_EXAMPLES = """\
-examples:
-  dpmodule fit                                  train on handwritten digits, save as model-*
-  dpmodule predict                              classes of the digits kept for validation, as CSV
-  dpmodule fit --data my.csv --network mlp --prefix runs/my
-  dpmodule predict runs/my --data new.csv --label-column none --output classes.csv
-  dpmodule summary runs/my                      layers and numbers of parameters
-  dpmodule train-files --net bow --feed data.prototxt --files 'part-*' --workers 4
-  dpmodule train-agent -t reverse -m seq2seq -nt 2 -bs 32 -mf runs/reverse --num-epochs 3
-  dpmodule check --program old.py               which lines of an MXNet program need work
-  dpmodule convert runs/my my.onnx              the same network for ONNX Runtime
-  dpmodule im2rec photos data/photos --resize 256 --train-ratio 0.9 --shuffle
-  dpmodule COMMAND --help                       all options of a command
-"""
-
 _LARGE = 10**5
 """Number from which on a value counts among the reasons why memory is short."""
-
-_OPTIONS = {
-    'on_nonfinite="skip" leaves such batches out, "warn" or "ignore"': "--on-nonfinite skip leaves such batches out, "
-    "warn or ignore",
-    'on_nonfinite="warn" or "ignore"': "--on-nonfinite warn or ignore",
-    'check_labels="warn"': "--check-labels warn",
-    "DataFeedDesc(..., allow_pipe_command=True)": "--allow-pipe-command",
-    "mode is 'native'": "--mode is 'native'",
-    "mode='auto'": "--mode auto",
-}
-"""What errors of the library tell to write, and what to write on the command line."""
-
 
 _RUN: dict[str, Callable[[argparse.Namespace], int]] = {
     "fit": train.run,
@@ -72,7 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="dpmodule",
         description="Train and use symbolic networks on PyTorch, as with MXNet's Module.",
-        epilog=_EXAMPLES,
+        epilog="\n".join(options.table()["examples"]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"dpmodule {inspect.version()}")
@@ -130,7 +103,7 @@ def _is_lack_of_memory(error: Exception) -> bool:
 
 def _in_options(text: str) -> str:
     """Return the text of an error with the options in place of the arguments that they stand for."""
-    for argument, option in _OPTIONS.items():
+    for argument, option in options.table()["in place of arguments"].items():
         text = text.replace(argument, option)
     return text
 

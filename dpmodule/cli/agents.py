@@ -12,9 +12,15 @@ from contextlib import suppress
 from typing import Any
 
 from .. import checkpoint, random
-from ..agents.agent import agent_class, create_agent, module_named
+from ..agents.agent import (
+    agent_class,
+    create_agent,
+    dictionary_file,
+    load_options,
+    module_named,
+    options_file,
+)
 from ..agents.create import create_task
-from ..agents.options import dictionary_file, load_options, options_file
 from ..agents.parser import ParlaiParser
 from ..base import ArgumentError, MXNetError
 from ..files import regular_file

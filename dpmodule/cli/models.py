@@ -254,14 +254,17 @@ def _read_pair(place: ModelPlace, graph: str | None, params: str | None) -> Mode
         raise ArgumentError(f"{place.path} is a graph; which file holds its parameters? --params FILE")
     else:
         values = read_values(place.path if params is None else params)
-    states = set(net.list_auxiliary_states())
-    known = {*net.list_arguments(), *states}
+    known = {*net.list_arguments(), *net.list_auxiliary_states()}
     extra = sorted(set(values) - known)
     if extra:
         raise FileFormatError(f"{params or place.path}: holds {', '.join(extra)}, which the graph has not")
-    return Model(
-        place,
-        net,
+    return Model(place, net, *split_values(net, values))
+
+
+def split_values(net: Symbol, values: Params) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+    """Return the parameters and the auxiliary states of a network, of both by name."""
+    states = set(net.list_auxiliary_states())
+    return (
         {name: value for name, value in values.items() if name not in states},
         {name: value for name, value in values.items() if name in states},
     )

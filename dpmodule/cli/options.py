@@ -4,6 +4,8 @@ A row has the option's names and what its value is called in the help, such as "
 function of `option_types`, a list of choices, "flag" (given or not) or "switch" (--name or --no-name); its default and
 its help, to which the default is added where the text does not tell it. In place of rows stands the name of "shared"
 ones; of the rows of a list, one may be given. Words in braces are filled in from `_texts`.
+
+Under "in place of arguments" stands what errors of the library tell to write, and what to write on the command line.
 """
 
 from __future__ import annotations

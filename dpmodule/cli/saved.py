@@ -143,12 +143,3 @@ def load(
     net, arg_params, aux_params = checkpoint.load_checkpoint(prefix, epoch)
     values = {**arg_params, **aux_params}
     return SavedNetwork(net, path if os.path.exists(path) else files[-1], values, files[-1])
-
-
-def split_values(net: Symbol, values: Mapping[str, NDArray]) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-    """Return the parameters and the auxiliary states of a network, of both by name."""
-    states = set(net.list_auxiliary_states())
-    return (
-        {name: value for name, value in values.items() if name not in states},
-        {name: value for name, value in values.items() if name in states},
-    )

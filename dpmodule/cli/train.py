@@ -22,7 +22,8 @@ from ..symbol import Symbol
 from . import data, files, networks, options, saved
 from .data import Samples
 from .files import Command, SavedRuns, tell_resume
-from .saved import SavedNetwork, split_values
+from .models import split_values
+from .saved import SavedNetwork
 from .shapes import data_input, fitted, inferred, width
 
 

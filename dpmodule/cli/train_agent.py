@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..agents.agent import options_file
 from ..agents.create import create_task
-from ..agents.options import options_file
 from ..agents.parser import ParlaiParser
 from ..agents.teachers import is_training
 from ..base import ArgumentError, StateError

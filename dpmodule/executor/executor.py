@@ -16,7 +16,7 @@ from ..context import Context, is_gpu
 from ..devices.generators import generator
 from ..devices.single_thread import single_thread
 from ..graph import Node
-from ..graph.merge import merge_equal
+from ..graph.node import merge_equal
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
 from ..ops.exposure import written

@@ -7,7 +7,6 @@ from typing import Any
 
 from .. import random
 from ..base import ArgumentError, DeviceError, DTypeError, StateError
-from ..compat import lazy
 from ..compat.closing import Closing
 from ..context import Context, cpu
 from ..executor.sparse_arrays import is_sparse
@@ -23,10 +22,6 @@ from ..symbol import Group, Symbol
 from .feeding import as_bound, check_numbers, fed
 from .program import Program, default_main_program
 from .variable import Data, Variable
-
-__all__ = ["AsyncExecutor", "CPUPlace", "Executor", "context_of"]
-
-lazy.publish(__name__, __all__)
 
 
 class CPUPlace:

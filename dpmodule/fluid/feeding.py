@@ -9,17 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, BoundsError, DTypeError, ShapeError, did_you_mean
-from ..compat import lazy
 from ..module.class_labels import FedNetwork, find_wrong_label
 from ..ndarray import NDArray, array
 from ..ndarray.ragged import RaggedNDArray, ragged_array
 from ..symbol import Symbol
 from .program import Program, default_main_program
 from .variable import Data, Variable
-
-__all__ = ["DataFeeder", "as_bound", "check_numbers", "create_lod_tensor", "fed"]
-
-lazy.publish(__name__, __all__)
 
 
 def create_lod_tensor(

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ..base import ArgumentError, ShapeError, StateError, did_you_mean
-from ..compat import lazy
 from ..context import cpu
 from ..initializer import Initializer
 from ..optimizer import Optimizer
@@ -20,10 +19,6 @@ from ..symbol import Group, Symbol
 from ..symbol import MakeLoss as make_loss
 from ..symbol import Variable as symbol_variable
 from .variable import Data, ParamAttr, Parameter, Shape, Variable
-
-__all__ = ["Program", "default_main_program", "default_startup_program", "program_guard"]
-
-lazy.publish(__name__, __all__)
 
 
 class NameCounts:

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import ArgumentError, dtype_name
-from ..compat import lazy
 from ..initializer import Initializer
 from ..ops.attrs import shape as shape_type
 from ..symbol import Symbol
 from ..symbol.symbol import call
-
-__all__ = ["ParamAttr", "Parameter", "Variable"]
-
-lazy.publish(__name__, __all__)
 
 
 class L2Decay:

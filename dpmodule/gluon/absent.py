@@ -12,9 +12,6 @@ from typing import Any, NoReturn
 
 from ..base import MXNetError
 
-__all__ = ["AbsentType", "absent_from", "add_modules", "names_of"]
-
-
 MODULES: dict[str, dict[str, str]] = {
     "": {
         "block": "Block HybridBlock SymbolBlock",

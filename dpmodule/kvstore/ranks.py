@@ -23,7 +23,7 @@ from ..context import num_gpus
 from ..devices import generators
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from .pulse import Pulse
-from .transfer import BYTES, Sums, buckets_of
+from .transfer import BYTES, Sums, buckets_of, unpacked
 
 _logger = logging.getLogger(__name__)
 
@@ -122,16 +122,11 @@ class Ranks:
         return [each / self.size for each in self._reduced(tensors)] if self.size > 1 else list(tensors)
 
     def _reduced(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        found = list(tensors)
         buckets = buckets_of(tensors)
         with self._watched():
-            works = [dist.all_reduce(bucket.flat, group=self._group, async_op=True) for bucket in buckets]
-            for work in works:
+            for work in [self._sent(bucket.flat) for bucket in buckets]:
                 work.wait()
-        for bucket in buckets:
-            for place, part in zip(bucket.places, bucket.parts()):
-                found[place] = part
-        return found
+        return unpacked(buckets, tensors)
 
     def sum_rows(self, arrays: Sequence[RowSparseNDArray]) -> list[RowSparseNDArray]:
         """Return the sums of row-sparse arrays over all processes; each is sent with the rows that it stores."""
@@ -187,15 +182,11 @@ class Ranks:
 
     def spread(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the tensors of process 0, which may share memory."""
-        found = list(tensors)
-        if self.size == 1:
-            return found
-        for bucket in buckets_of(tensors):
+        buckets = [] if self.size == 1 else buckets_of(tensors)
+        for bucket in buckets:
             with self._watched():
                 dist.broadcast(bucket.flat, group=self._group, group_src=0)
-            for place, part in zip(bucket.places, bucket.parts()):
-                found[place] = part
-        return found
+        return unpacked(buckets, tensors)
 
     def barrier(self) -> None:
         """Wait until every process calls this."""

@@ -57,6 +57,15 @@ def buckets_of(tensors: Sequence[torch.Tensor]) -> list[Bucket]:
     return [Bucket([tensors[i] for i in places], places) for places in planned(tensors)]
 
 
+def unpacked(buckets: Sequence[Bucket], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return tensors, of which those in buckets are as they are there; these share memory with them."""
+    found = list(tensors)
+    for bucket in buckets:
+        for place, part in zip(bucket.places, bucket.parts()):
+            found[place] = part
+    return found
+
+
 def _differ(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Say whether two kinds of tensors cannot be in one bucket."""
     return one[1:] != other[1:]
@@ -152,11 +161,7 @@ class Sums:
                 work.wait()
         finally:
             self._begin()
-        sums = list(tensors)
-        for bucket, _ in sent:
-            for place, part in zip(bucket.places, bucket.parts()):
-                sums[place] = part
-        return sums
+        return unpacked([bucket for bucket, _ in sent], tensors)
 
 
 # two bits for each element, with what is lost carried over to the next round

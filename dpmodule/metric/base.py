@@ -112,8 +112,8 @@ class EvalMetric:
     def __init__(
         self,
         name: str,
-        output_names: Names = None,
-        label_names: Names = None,
+        output_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         self.name = str(name)

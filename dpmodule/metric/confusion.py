@@ -86,6 +86,13 @@ class _Binary(TableMetric):
         if found:
             self.record(torch.stack([f.to(found[0].device) for f in found]).sum(0) if found[1:] else found[0])
 
+    def score(self, counts: np.ndarray[Any, Any]) -> float:
+        """Return the score of (hits, false alarms, misses, rejections)."""
+        raise NotImplementedError
+
+    def _score(self, array: np.ndarray[Any, Any]) -> float:
+        return self.score(array)
+
     def _check_two(self, odd: int) -> None:
         if odd:
             raise ArgumentError(
@@ -129,9 +136,9 @@ class F1(_Binary):
     ) -> None:
         super().__init__(name, output_names, label_names, average)
 
-    def _score(self, array: np.ndarray[Any, Any]) -> float:
+    def score(self, counts: np.ndarray[Any, Any]) -> float:
         """Return the harmonic mean of precision and recall; 0 where there are no hits."""
-        hits, false_alarms, misses, _ = map(float, array)
+        hits, false_alarms, misses, _ = map(float, counts)
         precision = hits / (hits + false_alarms) if hits + false_alarms > 0 else 0.0
         recall = hits / (hits + misses) if hits + misses > 0 else 0.0
         return 2.0 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
@@ -158,9 +165,9 @@ class MCC(_Binary):
     ) -> None:
         super().__init__(name, output_names, label_names, average)
 
-    def _score(self, array: np.ndarray[Any, Any]) -> float:
+    def score(self, counts: np.ndarray[Any, Any]) -> float:
         """Return Matthews' correlation coefficient; a sum of 0 under the root counts as 1."""
-        hits, false_alarms, misses, rejections = map(float, array)
+        hits, false_alarms, misses, rejections = map(float, counts)
         sums = (hits + false_alarms, hits + misses, rejections + false_alarms, rejections + misses)
         root = math.sqrt(math.prod(s if s else 1.0 for s in sums))
         return (hits * rejections - false_alarms * misses) / root

@@ -25,4 +25,14 @@ PyObject *set_system_error(const std::system_error &error) noexcept;
 // Inside a catch block: set the exception's Python counterpart; needs the GIL. Returns nullptr.
 PyObject *set_current_exception() noexcept;
 
+// A method of Python whose C++ exceptions become Python's.
+template <PyObject *(*method)(PyObject *, PyObject *)>
+PyObject *guard(PyObject *self, PyObject *given) noexcept {
+    try {
+        return method(self, given);
+    } catch (...) {
+        return set_current_exception();
+    }
+}
+
 }  // namespace dpmodule

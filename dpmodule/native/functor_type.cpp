@@ -1,4 +1,4 @@
-#include "functor_type.hpp"
+#include "types.hpp"
 
 #include <cstring>
 #include <new>
@@ -18,10 +18,8 @@ class Noop : public Functor {
 };
 
 void functor_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     reinterpret_cast<FunctorObject *>(self)->functor.~shared_ptr();
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 PyObject *new_base(PyTypeObject *type, PyObject *, PyObject *) {
@@ -50,8 +48,8 @@ PyMethodDef functor_methods[] = {
 };
 
 PyType_Slot functor_slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void *>(functor_dealloc)},
-    {Py_tp_new, reinterpret_cast<void *>(new_base)},
+    {Py_tp_dealloc, slot(functor_dealloc)},
+    {Py_tp_new, slot(new_base)},
     {Py_tp_methods, functor_methods},
     {Py_tp_doc, const_cast<char *>("A job in C++ for a worker of a ThreadPool.")},
     {0, nullptr},
@@ -60,18 +58,11 @@ PyType_Spec functor_spec = {"dpmodule._native.Functor", sizeof(FunctorObject), 0
                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, functor_slots};
 
 PyType_Slot noop_slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(new_noop)},
+    {Py_tp_new, slot(new_noop)},
     {Py_tp_doc, const_cast<char *>("A job that does nothing, for measuring; its result is None.")},
     {0, nullptr},
 };
 PyType_Spec noop_spec = {"dpmodule._native.NoopFunctor", sizeof(FunctorObject), 0, Py_TPFLAGS_DEFAULT, noop_slots};
-
-int add(PyObject *module, const char *name, PyObject *type) {
-    if (!type) return -1;
-    if (PyModule_AddObject(module, name, type) == 0) return 0;  // takes the reference
-    Py_DECREF(type);
-    return -1;
-}
 
 }  // namespace
 
@@ -105,11 +96,8 @@ std::shared_ptr<Functor> functor_of(PyObject *object) noexcept {
 }
 
 int add_functor(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&functor_spec);
-    if (!type) return -1;
-    functor_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(type));  // for as long as the process lives
-    if (add(module, "Functor", type) < 0) return -1;
-    return add(module, "NoopFunctor", PyType_FromSpecWithBases(&noop_spec, reinterpret_cast<PyObject *>(functor_type)));
+    functor_type = add_type(module, functor_spec);
+    return functor_type && add_type(module, noop_spec, functor_type) ? 0 : -1;
 }
 
 }  // namespace dpmodule

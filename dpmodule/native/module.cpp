@@ -1,6 +1,8 @@
 // The module `dpmodule._native`: collects what the other files define.
 #include "python.hpp"
 
+#include <cstring>
+
 namespace {
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT,
@@ -22,6 +24,12 @@ int add_all(PyObject *module) {
 }
 
 }  // namespace
+
+PyTypeObject *dpmodule::add_type(PyObject *module, PyType_Spec &spec, PyTypeObject *base) {
+    PyObject *type = PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject *>(base));
+    if (!type || PyModule_AddObjectRef(module, std::strrchr(spec.name, '.') + 1, type) < 0) return nullptr;
+    return reinterpret_cast<PyTypeObject *>(type);
+}
 
 PyMODINIT_FUNC PyInit__native() {
     PyObject *module = PyModule_Create(&definition);

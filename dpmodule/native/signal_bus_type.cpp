@@ -1,4 +1,4 @@
-#include "signal_bus_type.hpp"
+#include "types.hpp"
 
 #include <cstddef>
 #include <new>
@@ -65,14 +65,12 @@ int bus_clear(PyObject *self) {
 }
 
 void bus_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     if (as_bus(self)->weak_references) PyObject_ClearWeakRefs(self);
     bus_clear(self);
     as_bus(self)->bus.~shared_ptr();
     as_bus(self)->link.~shared_ptr();
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 // The exception that is set, normalized, with its traceback; it is set no longer.
@@ -191,11 +189,11 @@ PyMemberDef bus_members[] = {
 };
 
 PyType_Slot bus_slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(bus_make)},
-    {Py_tp_init, reinterpret_cast<void *>(bus_init)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(bus_dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void *>(bus_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(bus_clear)},
+    {Py_tp_new, slot(bus_make)},
+    {Py_tp_init, slot(bus_init)},
+    {Py_tp_dealloc, slot(bus_dealloc)},
+    {Py_tp_traverse, slot(bus_traverse)},
+    {Py_tp_clear, slot(bus_clear)},
     {Py_tp_methods, bus_methods},
     {Py_tp_getset, bus_properties},
     {Py_tp_members, bus_members},
@@ -212,12 +210,8 @@ int add_signal_bus(PyObject *module) {
     name_set_result = PyUnicode_InternFromString("set_result");
     name_set_exception = PyUnicode_InternFromString("set_exception");
     name_exception = PyUnicode_InternFromString("exception");
-    PyObject *type = PyType_FromSpec(&bus_spec);
-    if (!name_done || !name_set_result || !name_set_exception || !name_exception || !type) return -1;
-    signal_bus_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(type));
-    if (PyModule_AddObject(module, "SignalBus", type) == 0) return 0;
-    Py_DECREF(type);
-    return -1;
+    signal_bus_type = add_type(module, bus_spec);
+    return name_done && name_set_result && name_set_exception && name_exception && signal_bus_type ? 0 : -1;
 }
 
 }  // namespace dpmodule

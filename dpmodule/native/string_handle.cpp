@@ -1,4 +1,4 @@
-#include "string_handle.hpp"
+#include "types.hpp"
 
 #include <cstring>
 #include <structmember.h>
@@ -146,9 +146,7 @@ void handle_dealloc(PyObject *self) {
     if (handle->weak) PyObject_ClearWeakRefs(self);
     handle->bytes.~Bytes();
     Py_XDECREF(handle->source);
-    PyTypeObject *type = Py_TYPE(self);
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 int handle_buffer(PyObject *self, Py_buffer *view, int flags) {
@@ -305,21 +303,21 @@ PyGetSetDef handle_properties[] = {
 
 PyType_Slot handle_slots[] = {
     {Py_tp_doc, const_cast<char *>("See dpmodule.native.string_handle, whose text dpmodule.streams puts here.")},
-    {Py_tp_new, reinterpret_cast<void *>(handle_new)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(handle_dealloc)},
-    {Py_tp_repr, reinterpret_cast<void *>(handle_repr)},
-    {Py_tp_hash, reinterpret_cast<void *>(handle_hash)},
-    {Py_tp_richcompare, reinterpret_cast<void *>(handle_compare)},
-    {Py_tp_iter, reinterpret_cast<void *>(handle_iter)},
+    {Py_tp_new, slot(handle_new)},
+    {Py_tp_dealloc, slot(handle_dealloc)},
+    {Py_tp_repr, slot(handle_repr)},
+    {Py_tp_hash, slot(handle_hash)},
+    {Py_tp_richcompare, slot(handle_compare)},
+    {Py_tp_iter, slot(handle_iter)},
     {Py_tp_methods, handle_methods},
     {Py_tp_members, handle_members},
     {Py_tp_getset, handle_properties},
-    {Py_mp_length, reinterpret_cast<void *>(handle_length)},
-    {Py_mp_subscript, reinterpret_cast<void *>(handle_subscript)},
-    {Py_sq_length, reinterpret_cast<void *>(handle_length)},
-    {Py_sq_item, reinterpret_cast<void *>(handle_item)},
-    {Py_sq_contains, reinterpret_cast<void *>(handle_contains)},
-    {Py_bf_getbuffer, reinterpret_cast<void *>(handle_buffer)},
+    {Py_mp_length, slot(handle_length)},
+    {Py_mp_subscript, slot(handle_subscript)},
+    {Py_sq_length, slot(handle_length)},
+    {Py_sq_item, slot(handle_item)},
+    {Py_sq_contains, slot(handle_contains)},
+    {Py_bf_getbuffer, slot(handle_buffer)},
     {0, nullptr},
 };
 
@@ -345,8 +343,8 @@ bool bytes_of_any(PyObject *object, Bytes &out) noexcept {
 int add_string_handle(PyObject *module) {
     data_ptr_name = PyUnicode_InternFromString("data_ptr");
     if (!data_ptr_name) return -1;
-    handle_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&handle_spec));
-    return handle_type ? PyModule_AddObjectRef(module, "StringHandle", reinterpret_cast<PyObject *>(handle_type)) : -1;
+    handle_type = add_type(module, handle_spec);
+    return handle_type ? 0 : -1;
 }
 
 }  // namespace dpmodule

@@ -8,6 +8,7 @@
 #include <sched.h>
 
 #include "errors.hpp"
+#include "kernels/team.hpp"
 #include "signal_bus.hpp"
 
 namespace dpmodule {
@@ -18,14 +19,6 @@ using Clock = std::chrono::steady_clock;
 // A worker that has nothing to do looks for new jobs this long before it sleeps: waking a thread costs its caller and the
 // job several microseconds, more than many jobs take. One worker at a time does, and none where there is one core.
 constexpr auto spin_time = std::chrono::microseconds(50);
-
-inline void relax() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
 
 void name_thread(const std::string &name) noexcept {
 #ifdef __linux__

@@ -1,10 +1,9 @@
-#include "thread_pool_type.hpp"
+#include "types.hpp"
 
 #include <algorithm>
 #include <new>
 
 #include "errors.hpp"
-#include "functor_type.hpp"
 
 namespace dpmodule {
 
@@ -61,12 +60,10 @@ void refresh(ThreadPoolObject *self) noexcept {
 }
 
 void pool_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     refresh(as_pool(self));
     as_pool(self)->pool.~unique_ptr();
     as_pool(self)->name.~basic_string();
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 bool usable(ThreadPoolObject *self) noexcept {
@@ -158,9 +155,9 @@ PyGetSetDef pool_properties[] = {
 };
 
 PyType_Slot pool_slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(pool_make)},
-    {Py_tp_init, reinterpret_cast<void *>(pool_init)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(pool_dealloc)},
+    {Py_tp_new, slot(pool_make)},
+    {Py_tp_init, slot(pool_init)},
+    {Py_tp_dealloc, slot(pool_dealloc)},
     {Py_tp_methods, pool_methods},
     {Py_tp_getset, pool_properties},
     {Py_tp_doc, const_cast<char *>("ThreadPool(threads, name): threads that run functors without Python.")},
@@ -198,12 +195,8 @@ PyObject *submit(ThreadPoolObject *self, PyObject *functor, SignalBusObject *bus
 
 int add_thread_pool(PyObject *module) {
     watch_forks();
-    PyObject *type = PyType_FromSpec(&pool_spec);
-    if (!type) return -1;
-    thread_pool_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(type));
-    if (PyModule_AddObject(module, "ThreadPool", type) == 0) return 0;
-    Py_DECREF(type);
-    return -1;
+    thread_pool_type = add_type(module, pool_spec);
+    return thread_pool_type ? 0 : -1;
 }
 
 }  // namespace dpmodule

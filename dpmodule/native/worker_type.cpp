@@ -1,5 +1,5 @@
 // dpmodule._native.Worker: calling it sends a functor to a pool, for the event loop that is running.
-#include "thread_pool_type.hpp"
+#include "types.hpp"
 
 #include <cstddef>
 #include <new>
@@ -92,13 +92,11 @@ int worker_traverse(PyObject *self, visitproc visit, void *arg) {
 }
 
 void worker_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     Py_CLEAR(as_worker(self)->pool);
     Py_CLEAR(as_worker(self)->bus_of);
     as_worker(self)->link.~shared_ptr();
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 PyMemberDef worker_members[] = {
@@ -108,10 +106,10 @@ PyMemberDef worker_members[] = {
 };
 
 PyType_Slot worker_slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(worker_make)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(worker_dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void *>(worker_traverse)},
-    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+    {Py_tp_new, slot(worker_make)},
+    {Py_tp_dealloc, slot(worker_dealloc)},
+    {Py_tp_traverse, slot(worker_traverse)},
+    {Py_tp_call, slot(PyVectorcall_Call)},
     {Py_tp_members, worker_members},
     {Py_tp_doc, const_cast<char *>("Worker(pool, bus_of): calling it sends a functor and returns its future.")},
     {0, nullptr},
@@ -121,12 +119,6 @@ PyType_Spec worker_spec = {"dpmodule._native.Worker", sizeof(WorkerObject), 0,
 
 }  // namespace
 
-int add_worker(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&worker_spec);
-    if (!type) return -1;
-    if (PyModule_AddObject(module, "Worker", type) == 0) return 0;
-    Py_DECREF(type);
-    return -1;
-}
+int add_worker(PyObject *module) { return add_type(module, worker_spec) ? 0 : -1; }
 
 }  // namespace dpmodule

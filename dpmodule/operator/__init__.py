@@ -7,12 +7,12 @@ A class derived from `CustomOpProp`, registered under a name, describes an opera
 from ..compat import lazy
 from .base import CustomOp as CustomOp
 from .base import CustomOpProp as CustomOpProp
-from .listing import OperatorArguments as OperatorArguments
-from .listing import get_all_registered_operators as get_all_registered_operators
-from .listing import get_operator_arguments as get_operator_arguments
 from .python_op import NDArrayOp as NDArrayOp
 from .python_op import NumpyOp as NumpyOp
 from .python_op import PythonOp as PythonOp
+from .register import OperatorArguments as OperatorArguments
+from .register import get_all_registered_operators as get_all_registered_operators
+from .register import get_operator_arguments as get_operator_arguments
 from .register import register as register
 
 __all__ = lazy.handed_on(vars())

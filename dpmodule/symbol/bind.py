@@ -14,7 +14,7 @@ from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
 from ..executor.storage import declared_storage, gradient_storage, storage_of
 from ..graph import Graph, Node, infer_shapes, infer_types
-from ..graph.empty import allocated, read_shape
+from ..graph.infer import allocated, read_shape
 from ..ndarray import NDArray
 from ..ops.shapes import known
 from .inference import as_shape

@@ -14,7 +14,7 @@ from .. import mode
 from ..attribute import BARE_KEYS, bare_suffix, is_free, stored_key
 from ..base import ArgumentError, DTypeError, OpError, Shape, dtype_name, np_dtype
 from ..graph import Graph, Node, infer_shapes, infer_types
-from ..graph.empty import read_shape, shown_shape
+from ..graph.infer import read_shape, shown_shape
 from ..ops.shapes import known
 
 Found = tuple[Any, Any, Any]

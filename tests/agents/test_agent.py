@@ -13,7 +13,7 @@ from dpmodule.agents import (
     create_agents_from_shared,
     create_task,
 )
-from dpmodule.agents.options import load_options, packed_options
+from dpmodule.agents.agent import load_options, packed_options
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 from helpers.talks import Noting, Texts, spec
 

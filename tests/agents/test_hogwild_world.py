@@ -65,7 +65,7 @@ def hogwild(student=Seen, **changes):
 
 
 def pids(world):
-    return [child.pid for child in world._crew._hands._supervisor.children]
+    return [child.pid for child in world._workers._group._supervisor.children]
 
 
 def epoch(world, most=10_000):

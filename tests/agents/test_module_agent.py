@@ -9,8 +9,8 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.agents import DictionaryAgent, create_agent, create_agent_from_shared, create_task, vectors
+from dpmodule.agents.agent import dictionary_file
 from dpmodule.agents.module_agent import build_dict, training_examples
-from dpmodule.agents.options import dictionary_file
 from dpmodule.base import ArgumentError, FileError, NonFiniteError, StateError
 from dpmodule.streams import Supervisor
 from helpers.small_tasks import SmallestAgent, examples, smallest

@@ -15,7 +15,7 @@ MODULE = f"""
 import os, time
 import numpy as np, torch
 from dpmodule.agents import Agent
-from dpmodule.agents.options import options_file, packed_options
+from dpmodule.agents.agent import options_file, packed_options
 from dpmodule.agents.teachers import FixedDialogTeacher
 
 PAUSE_S = float(os.environ.get("PAUSE_S", 0))

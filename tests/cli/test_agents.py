@@ -12,7 +12,7 @@ from dpmodule.agents.batch_world import BatchWorld
 AGENT = """
 import json, os
 from dpmodule.agents import Agent
-from dpmodule.agents.options import options_file, packed_options
+from dpmodule.agents.agent import options_file, packed_options
 
 
 class Table(Agent):

@@ -7,7 +7,7 @@ from torch import nn
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
-from dpmodule.symbol.torch_operators.sizes import reshape_codes
+from dpmodule.symbol.torch_operators.value import reshape_codes
 from helpers.torch_import import array
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from ..errors import StateError
 from ..graph import FEW, EngineGraph, Marks, RanBatch, inputs_of, known_as, way_of
@@ -78,12 +77,10 @@ class NativeGraph(EngineGraph):
     # ---- making nodes ----
 
     @property
-    @override
     def size(self) -> int:
         found: int = self.machine.size
         return found
 
-    @override
     def append(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
         self.check_thread()
         self.check_nodes(args)
@@ -97,7 +94,6 @@ class NativeGraph(EngineGraph):
             self._compute_at_once(node, op.name)
         return node
 
-    @override
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         self.check_thread()
         self.check_nodes(args)
@@ -108,20 +104,17 @@ class NativeGraph(EngineGraph):
             self._compute_at_once(node, op.name)
         return node
 
-    @override
     def set_input(self, node: int, array: Any) -> None:
         self.machine.set_input(node, as_buffer(array))
         if node < max(self.machine.computed, self._root):
             self.recalculate()
 
-    @override
     def enter(self, parameter: Any) -> int:
         machine = self.machine
         is_known = parameter.serial == machine.serial and parameter.table < -1 and not self.is_immediate
         node: int = machine.parameter(-2 - parameter.table) if is_known else -1
         return node
 
-    @override
     def remember(self, parameter: Any, node: int) -> None:
         parameter.serial, parameter.table = self.machine.serial, -2 - self.machine.parameter_of(node)
 
@@ -134,7 +127,6 @@ class NativeGraph(EngineGraph):
 
     # ---- values and gradients ----
 
-    @override
     def dim(self, node: int) -> Dim:
         try:
             return self._nodes.dim(node)
@@ -142,18 +134,15 @@ class NativeGraph(EngineGraph):
             self.check_nodes((node,))
             raise
 
-    @override
     def are_alike(self, nodes: list[int]) -> bool:
         found: bool = self.machine.are_alike(nodes)
         return found
 
-    @override
     def operation_of(self, node: int) -> str:
         machine = self.machine
         is_parameter = machine.parameter_of(node) >= 0
         return "parameter" if is_parameter else self.operation(machine.signature_of(node)).name
 
-    @override
     def forward(self, node: int) -> None:
         machine = self.machine
         if node < machine.computed and not machine.is_fused(node):
@@ -209,12 +198,10 @@ class NativeGraph(EngineGraph):
         dim = self.dim(node)
         return torch.frombuffer(data, dtype=torch.float32).view(dim.batch, *dim.d)
 
-    @override
     def value(self, node: int) -> Tensor:
         self._compute(node)
         return self._tensor(node, self.machine.value(node))
 
-    @override
     def as_list(self, node: int) -> list[float] | None:
         self._compute(node)
         found: list[float] | None = self.machine.numbers(node)
@@ -226,7 +213,6 @@ class NativeGraph(EngineGraph):
         else:
             self.forward(node)
 
-    @override
     def array(self, node: int) -> NDArray[Any]:
         self._compute(node)
         dim = self.dim(node)
@@ -235,7 +221,6 @@ class NativeGraph(EngineGraph):
             return found.reshape(dim.d).astype(np.float64)
         return found.reshape(dim.batch, dim.size).T.astype(np.float64, order="C").reshape(*dim.d, dim.batch)
 
-    @override
     def backward(self, node: int, full: bool = False) -> None:
         self.check_root(node)
         self.forward(node)
@@ -253,7 +238,6 @@ class NativeGraph(EngineGraph):
         self._parameters.take_rows()
         self._caller.add_rows()
 
-    @override
     def gradient(self, node: int) -> Tensor:
         self.check_reached(node)
         machine, dim = self.machine, self.dim(node)
@@ -284,16 +268,13 @@ class NativeGraph(EngineGraph):
             machine.fuses, self._caller.is_repeating = True, False
         return found
 
-    @override
     def marks(self) -> Marks:
         found: Marks = self.machine.marks()
         return found
 
-    @override
     def is_given(self, node: int) -> bool:
         return self.operation_of(node) == "input" and self._root < self.machine.computed
 
-    @override
     def operands(self, node: int) -> tuple[int, ...]:
         found: tuple[int, ...] = self.machine.operands(node)
         return tuple(each for each in found if each >= 0)
@@ -311,7 +292,6 @@ class NativeGraph(EngineGraph):
         dims = [self._parameters.dim(each) for each in parameters if is_part and each >= 0]
         return NativeOperation(name, parameters, tuple(dims), None)
 
-    @override
     def ran(self) -> list[RanBatch]:
         return list(self._ran())
 
@@ -344,17 +324,14 @@ class NativeGraph(EngineGraph):
             )
 
     @property
-    @override
     def computed(self) -> int:
         found: int = self.machine.computed
         return found
 
     @property
-    @override
     def is_batched(self) -> bool:
         return bool(self.machine.batched)
 
-    @override
     def seconds(self) -> dict[str, float]:
         return {"build": self._built, **dict(zip(("schedule", "run", "backward"), self.machine.times()))}
 
@@ -377,25 +354,21 @@ class NativeGraph(EngineGraph):
         else:
             self.machine.activate(self.version)
 
-    @override
     def change_thread(self) -> None:
         super().change_thread()
         self._activate()
 
     @property
-    @override
     def is_running(self) -> bool:
         found: bool = self.machine.busy
         return found
 
     @property
-    @override
     def has_failed(self) -> bool:
         found: bool = self.machine.skips
         return found
 
     @property
-    @override
     def root(self) -> int:
         return self._root
 
@@ -409,11 +382,9 @@ class NativeGraph(EngineGraph):
             finally:
                 machine.fuses = True
 
-    @override
     def leave(self) -> None:
         self.machine.deactivate()
 
-    @override
     def recalculate(self) -> None:
         self._caller.forget()
         self.machine.forget_drawn()

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from ..graph import EngineGraph, Marks, Options, RanBatch, inputs_of, known_as, way_of
 from ..ops.source import CONSTANT, INPUT, PARAMETER, READING
@@ -69,11 +68,9 @@ class PythonGraph(EngineGraph):
         self.engine = PythonEngine(self.options, self.table, self._pool)
 
     @property
-    @override
     def size(self) -> int:
         return len(self.numbers)
 
-    @override
     def append(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
         if get_ident() != self.owner.ident:
             self.change_thread()
@@ -126,7 +123,6 @@ class PythonGraph(EngineGraph):
             found = found.setdefault(each, {})
         found[last] = signature.index
 
-    @override
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         self.check_thread()
         self.check_nodes(args)
@@ -154,7 +150,6 @@ class PythonGraph(EngineGraph):
             self._compute_at_once(node, signature.kind.op.name)
         return node
 
-    @override
     def operation_of(self, node: int) -> str:
         return self.signature(node).kind.op.name
 
@@ -162,13 +157,11 @@ class PythonGraph(EngineGraph):
         """Return what a node is, and what may share a batch with it."""
         return self.table.signatures[self.numbers[node]]
 
-    @override
     def are_alike(self, nodes: list[int]) -> bool:
         signatures = [self.table.signatures[number] for number in {self.numbers[node] for node in nodes}]
         first = signatures[0].dim
         return all(each.dim == first and each.kind.op is not PARAMETER for each in signatures)
 
-    @override
     def operands(self, node: int) -> tuple[int, ...]:
         return tuple(self.columns(node, node + 1)[2].tolist())
 
@@ -202,7 +195,6 @@ class PythonGraph(EngineGraph):
         starts[first + 1 : end + 1] += starts[first]
         self._column_count = end
 
-    @override
     def dim(self, node: int) -> Dim:
         try:
             return self.table.signatures[self.numbers[node]].dim
@@ -210,16 +202,13 @@ class PythonGraph(EngineGraph):
             self.check_nodes((node,))
             raise
 
-    @override
     def forward(self, node: int) -> None:
         self.engine.forward(self, node)
 
-    @override
     def value(self, node: int) -> torch.Tensor:
         self.forward(node)
         return self.engine.value(node, self.signature(node))
 
-    @override
     def backward(self, node: int, full: bool = False) -> None:
         self.check_root(node)
         self.forward(node)
@@ -228,18 +217,15 @@ class PythonGraph(EngineGraph):
         self.engine.backward(self, node, full)
         self.note_parameters()
 
-    @override
     def gradient(self, node: int) -> torch.Tensor:
         self.check_reached(node)
         return self.engine.gradient(node, self.signature(node))
 
-    @override
     def marks(self) -> Marks:
         kinds = {step.kind for plan in self.engine.plans for step in plan.steps}
         references = [kind.attrs[1] for kind in kinds if kind.op in READING]
         return {each: storage.mark() for each in references if (storage := each()) is not None}
 
-    @override
     def is_given(self, node: int) -> bool:
         return self.signature(node).kind.op in (INPUT, CONSTANT)
 
@@ -255,33 +241,27 @@ class PythonGraph(EngineGraph):
             self._read_tables[table.storage] = None
 
     @property
-    @override
     def is_running(self) -> bool:
         return self.engine.is_running
 
     @property
-    @override
     def has_failed(self) -> bool:
         return bool(self.engine.failed)
 
     @property
-    @override
     def root(self) -> int:
         return self.engine.root
 
     def settle(self) -> None:
         """Do nothing: all values are kept."""
 
-    @override
     def leave(self) -> None:
         pass
 
-    @override
     def recalculate(self) -> None:
         self.engine.revert(None)
         self._checkpoints = [(size, None) for size, _ in self._checkpoints]  # what was computed then is gone
 
-    @override
     def set_input(self, node: int, array: Any) -> None:
         self.aux[node] = array
         if node < max(self.engine.computed, self.engine.root):
@@ -304,21 +284,17 @@ class PythonGraph(EngineGraph):
         """Return the plans that were run, the earliest first."""
         return self.engine.plans
 
-    @override
     def ran(self) -> list[RanBatch]:
         return list(_batches_of(self.engine.plans))
 
     @property
-    @override
     def computed(self) -> int:
         return self.engine.computed
 
     @property
-    @override
     def is_batched(self) -> bool:
         return bool(self.engine.autobatch)
 
-    @override
     def seconds(self) -> dict[str, float]:
         return self.engine.seconds
 

@@ -11,6 +11,7 @@ Computation Graphs", 2017) searches an agenda of nodes.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -34,52 +35,30 @@ def _components(successors: list[list[int]]) -> list[int]:
     count = len(successors)
     order, low, component = [-1] * count, [0] * count, [-1] * count
     path: list[int] = []
-    seen = made = 0
+    made = 0
+    visits = itertools.count()
     for root in range(count):
-        if order[root] >= 0:
-            continue
-        work = [(root, 0)]
+        work = [(root, iter(successors[root]))] if order[root] < 0 else []
         while work:
-            vertex, at = work.pop()
-            if at == 0:
-                order[vertex] = low[vertex] = seen
-                seen += 1
+            vertex, others = work[-1]
+            if order[vertex] < 0:
+                order[vertex] = low[vertex] = next(visits)
                 path.append(vertex)
-            elif component[successors[vertex][at - 1]] < 0:
-                low[vertex] = min(low[vertex], low[successors[vertex][at - 1]])
-            if _descend(vertex, at, successors, order, low, component, work):
-                continue
-            if low[vertex] == order[vertex]:
-                while True:
-                    member = path.pop()
-                    component[member] = made
-                    if member == vertex:
-                        break
-                made += 1
+            for other in others:
+                if order[other] < 0:
+                    work.append((other, iter(successors[other])))
+                    break
+                if component[other] < 0:
+                    low[vertex] = min(low[vertex], order[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[vertex])
+                if low[vertex] == order[vertex]:
+                    while component[vertex] < 0:
+                        component[path.pop()] = made
+                    made += 1
     return component
-
-
-def _descend(
-    vertex: int,
-    at: int,
-    successors: list[list[int]],
-    order: list[int],
-    low: list[int],
-    component: list[int],
-    work: list[tuple[int, int]],
-) -> bool:
-    """Look at the next edges of a vertex; return True when one leads to a vertex not seen before."""
-    row = successors[vertex]
-    while at < len(row):
-        other = row[at]
-        at += 1
-        if order[other] < 0:
-            work.append((vertex, at))
-            work.append((other, 0))
-            return True
-        if component[other] < 0:
-            low[vertex] = min(low[vertex], order[other])
-    return False
 
 
 def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ...graph.merge import may_merge
+from ...graph.node import may_merge
 from ..lowering import Lowered, Step
 
 

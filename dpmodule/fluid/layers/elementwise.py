@@ -8,46 +8,9 @@ from typing import Any
 
 from ... import symbol as sym
 from ...base import ArgumentError, dtype_name
-from ...compat import lazy
 from ...symbol import Symbol
 from ..variable import Variable
 from .making import ACTIVATIONS, apply, as_variable, as_variables, check_act, enter, program_of
-
-__all__ = [
-    "abs",
-    "cast",
-    "clip",
-    "concat",
-    "dropout",
-    "elementwise_add",
-    "elementwise_div",
-    "elementwise_max",
-    "elementwise_min",
-    "elementwise_mul",
-    "elementwise_pow",
-    "elementwise_sub",
-    "exp",
-    "log",
-    "matmul",
-    "mean",
-    "reduce_max",
-    "reduce_mean",
-    "reduce_min",
-    "reduce_sum",
-    "relu",
-    "reshape",
-    "scale",
-    "sigmoid",
-    "softmax",
-    "softsign",
-    "sqrt",
-    "square",
-    "sum",
-    "sums",
-    "tanh",
-]
-
-lazy.publish(__name__, __all__)
 
 
 def _pointwise(act: str) -> Callable[..., Variable]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError, dtype_name
-from ...compat import lazy
 from ...symbol import Symbol
 from ..variable import Data, ParamAttr, Variable
 from .making import (
@@ -21,10 +20,6 @@ from .making import (
     parameter,
     program_of,
 )
-
-__all__ = ["create_parameter", "data", "embedding", "fc"]
-
-lazy.publish(__name__, __all__)
 
 
 def data(

@@ -6,20 +6,9 @@ from typing import Any
 
 from ... import symbol as sym
 from ...base import ArgumentError
-from ...compat import lazy
 from ...symbol import Symbol
 from ..variable import Variable
 from .making import as_variable, enter, width_of
-
-__all__ = [
-    "accuracy",
-    "cross_entropy",
-    "sigmoid_cross_entropy_with_logits",
-    "softmax_with_cross_entropy",
-    "square_error_cost",
-]
-
-lazy.publish(__name__, __all__)
 
 _LEAST = 1e-20
 """A probability below it counts as this, so that no loss is infinite."""

@@ -6,24 +6,9 @@ from typing import Any
 
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
-from ...compat import lazy
 from ...symbol import Symbol
 from ..variable import ParamAttr, Variable
 from .making import apply, as_variable, biases, check_act, enter, parameter, program_of, width_of
-
-__all__ = [
-    "dynamic_lstm",
-    "sequence_conv",
-    "sequence_conv_pool",
-    "sequence_expand",
-    "sequence_first_step",
-    "sequence_last_step",
-    "sequence_pool",
-    "sequence_reverse",
-    "sequence_softmax",
-]
-
-lazy.publish(__name__, __all__)
 
 _POOLS = {"average": "mean", "sum": "sum", "sqrt": "sqrt", "max": "max", "last": "last", "first": "first"}
 

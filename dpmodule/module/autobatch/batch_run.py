@@ -12,7 +12,7 @@ import torch
 from ...autobatch.batched import OutputExpression, training
 from ...autobatch.expression import Expression, forward
 from ...autobatch.functions.arithmetic import esum
-from ...autobatch.functions.reductions import sum_batches, sum_elems
+from ...autobatch.functions.shapes import sum_batches, sum_elems
 from ...autobatch.session import state
 from ...base import ArgumentError, ShapeError
 from ...context import cpu

@@ -1,6 +1,7 @@
 // Memory for values and gradients: taken in order, given back all at once, never moved.
 #pragma once
 
+#include <new>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -24,6 +25,11 @@ class Arena {
     std::size_t bytes() const;
 
   private:
+    static constexpr std::size_t line = 16;  // floats in a cache line
+    static constexpr std::align_val_t alignment{line * sizeof(float)};
+    static constexpr std::size_t smallest = 1 << 14;      // floats in the first chunk
+    static constexpr std::size_t largest_step = 1 << 22;  // chunks double up to this size
+
     struct Free {
         void operator()(float *p) const;
     };
@@ -36,5 +42,48 @@ class Arena {
     std::vector<Chunk> chunks_;
     std::size_t current_ = 0, used_ = 0, taken_ = 0;
 };
+
+inline void Arena::Free::operator()(float *p) const { ::operator delete(p, alignment); }
+
+inline float *Arena::take(std::size_t count) {
+    count = (count + line - 1) / line * line;
+    while (current_ < chunks_.size() && chunks_[current_].size - used_ < count) {
+        current_++;
+        used_ = 0;
+    }
+    if (current_ == chunks_.size()) grow(count);
+    float *at = chunks_[current_].memory.get() + used_;
+    used_ += count;
+    taken_ += count;
+    return at;
+}
+
+inline void Arena::grow(std::size_t count) {
+    std::size_t size = chunks_.empty() ? smallest : chunks_.back().size * 2;
+    if (size > largest_step) size = largest_step;
+    if (size < count) size = count;
+    void *memory = ::operator new(size * sizeof(float), alignment);
+    chunks_.push_back({std::unique_ptr<float, Free>(static_cast<float *>(memory)), size});
+    used_ = 0;
+}
+
+inline void Arena::reset() {
+    // keep up to twice of what this round took, so that rounds of alike sizes allocate nothing
+    std::size_t kept = 0, n = 0;
+    while (n < chunks_.size() && (n == 0 || kept + chunks_[n].size <= 2 * taken_ + 2 * smallest))
+        kept += chunks_[n++].size;
+    chunks_.resize(n);
+    if (n == 1 && chunks_[0].size > 2 * taken_ + 2 * smallest) chunks_.clear();
+    rewind();
+    taken_ = 0;
+}
+
+inline void Arena::rewind() { current_ = used_ = 0; }
+
+inline std::size_t Arena::bytes() const {
+    std::size_t total = 0;
+    for (const Chunk &chunk : chunks_) total += chunk.size * sizeof(float);
+    return total;
+}
 
 }  // namespace dpmodule::autobatch

@@ -41,13 +41,9 @@ const Param *Builder::matrix(int node, int &index) const {
 
 int Builder::simple(Op op, int kind, float attr, int shape, int nargs) {
     return signature({{static_cast<int>(op), kind, bits(attr), shape, nargs, 0}}, [&] {
-        Signature s;
-        s.op = op;
-        s.kind = kind;
-        s.attr = attr;
-        s.shape = shape;
+        std::vector<int> widths(std::max(nargs, 0), graph_.signatures.shape(shape).size);
+        Signature s(op, kind, shape, std::move(widths), {}, attr);
         s.nargs = nargs;
-        if (nargs > 0) s.widths.assign(nargs, graph_.signatures.shape(shape).size);
         return s;
     });
 }
@@ -107,13 +103,11 @@ int Builder::affine(int bias, const int *terms, int count, bool is_column) {
         params[0] = s.params[0];
     }
     const auto make = [&] {
-        Signature s;
-        s.op = Op::Affine;
-        s.shape = graph_.signatures.add_shape(is_column ? std::vector<int>{rows, 1} : std::vector<int>{rows}, batch);
-        s.nargs = count;
-        s.params.assign(params, params + count + 1);
-        for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(xs[i]).width);
-        return s;
+        std::vector<int> dims = {rows}, widths;
+        if (is_column) dims.push_back(1);
+        for (int i = 0; i < count; i++) widths.push_back(graph_.signature(xs[i]).width);
+        return Signature(Op::Affine, 0, graph_.signatures.add_shape(dims, batch), std::move(widths),
+                         {params, params + count + 1});
     };
     const int sig = count <= 3 ? signature({{affine_code + 2 * count + is_column, batch, params[0], params[1],
                                              count > 1 ? params[2] : 0, count > 2 ? params[3] : 0}},
@@ -139,14 +133,7 @@ int Builder::loss(Op op, float margin, int scores, std::vector<int> labels, bool
         return loss(op, margin, repeated(scores, many), std::move(labels), is_list);
     if (!is_columns(scores) || !fit(labels, batch, given.dims[0])) return -1;
     const int sig = signature({{static_cast<int>(op), width, bits(margin), batch, is_list, 0}}, [&] {
-        Signature s;
-        s.op = op;
-        s.kind = is_list;
-        s.attr = margin;
-        s.shape = graph_.signatures.add_shape({1}, batch);
-        s.nargs = 1;
-        s.widths = {width};
-        return s;
+        return Signature(op, is_list, graph_.signatures.add_shape({1}, batch), {width}, {}, margin);
     });
     return graph_.add(sig, &scores, 1, batch == 1 ? labels[0] : graph_.keep_labels(labels));
 }
@@ -159,16 +146,12 @@ int Builder::pick_each(int x, const std::vector<int> &labels, int axis) {
     if (along >= given.dims.size() || !fit(labels, batch, given.dims[along])) return -1;
     if (batch == 1) return pick(x, labels[0], axis);
     const int sig = signature({{static_cast<int>(Op::PickEach), shape_of(x), batch, axis, 0, 0}}, [&] {
-        Signature s;
-        s.op = Op::PickEach;
-        s.params = {1, given.dims[along]};
-        for (std::size_t k = 0; k < along; k++) s.params[0] *= given.dims[k];
+        int parts = 1;
+        for (std::size_t k = 0; k < along; k++) parts *= given.dims[k];
         std::vector<int> rest = given.dims;
         rest.erase(rest.begin() + axis);
-        s.shape = graph_.signatures.add_shape(rest.empty() ? std::vector<int>{1} : rest, batch);
-        s.nargs = 1;
-        s.widths = {given.size};
-        return s;
+        return Signature(Op::PickEach, 0, graph_.signatures.add_shape(rest.empty() ? std::vector<int>{1} : rest, batch),
+                         {given.size}, {parts, given.dims[along]});
     });
     return graph_.add(sig, &x, 1, graph_.keep_labels(labels));
 }
@@ -182,14 +165,8 @@ int Builder::drawing(Draw kind, int shape, const Signature *operand, double firs
     params.insert(params.end(), {mask.repeats, mask.inner});
     const int drawing = drawings_.number(params).first, width = operand ? operand->width : -1;
     return signature({{static_cast<int>(Op::Drawn), static_cast<int>(kind), shape, drawing, 0, 0}}, [&] {
-        Signature s;
-        s.op = Op::Drawn;
-        s.kind = static_cast<int>(kind);
-        s.shape = shape;
-        s.params = params;
-        s.nargs = width >= 0;
-        if (s.nargs) s.widths = {width};
-        return s;
+        return Signature(Op::Drawn, static_cast<int>(kind), shape,
+                         operand ? std::vector<int>{width} : std::vector<int>{}, params);
     });
 }
 
@@ -219,16 +196,13 @@ int Builder::reduce(Op op, int x, int y) {
     const int both[2] = {x, y}, count = op == Op::Dot ? 2 : 1, other = count == 2 ? shape_of(y) : 0;
     if (count == 2 && other != shape_of(x) && !fits_elements(x, y)) return -1;
     const int sig = signature({{static_cast<int>(op), shape_of(x), other, 0, 0, 0}}, [&] {
-        Signature s;
-        s.op = op;
-        s.nargs = count;
+        std::vector<int> widths;
         int batch = 1;
         for (int i = 0; i < count; i++) {
-            s.widths.push_back(shape(both[i]).size);
+            widths.push_back(shape(both[i]).size);
             batch = std::max(batch, shape(both[i]).batch);
         }
-        s.shape = graph_.signatures.add_shape({1}, batch);
-        return s;
+        return Signature(op, 0, graph_.signatures.add_shape({1}, batch), std::move(widths));
     });
     return graph_.add(sig, both, count);
 }
@@ -261,25 +235,14 @@ int Builder::lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bi
         return -1;
     params[0] = b.params[0];
     const int sig = signature({{lstm_code, params[0], params[1], params[2], bits(forget_bias), batch}}, [&] {
-        Signature s;
-        s.op = Op::Lstm;
-        s.attr = forget_bias;
-        s.shape = graph_.signatures.add_shape({width}, batch);
+        Signature s(Op::Lstm, 0, graph_.signatures.add_shape({width}, batch),
+                    {graph_.signature(x).width, batch * width, batch * width}, {params, params + 3}, forget_bias);
         s.further = batch * width;
-        s.nargs = 3;
-        s.params.assign(params, params + 3);
-        s.widths = {graph_.signature(x).width, batch * width, batch * width};
         return s;
     });
     const int args[3] = {x, h, c}, node = graph_.add(sig, args, 3);
-    const int rest = signature({{memory_code, width, batch, 0, 0, 0}}, [&] {
-        Signature s;
-        s.op = Op::View;
-        s.shape = shape_of(node);
-        s.nargs = 1;
-        s.widths = {batch * width};
-        return s;
-    });
+    const int rest = signature({{memory_code, width, batch, 0, 0, 0}},
+                               [&] { return Signature(Op::View, 0, shape_of(node), {batch * width}); });
     graph_.add(rest, &node, 1, batch * width);
     return node;
 }

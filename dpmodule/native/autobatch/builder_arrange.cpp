@@ -28,14 +28,8 @@ int Builder::elements(int x, const std::vector<int> &places) {
 // The argument's numbers from `first` on, under another shape.
 int Builder::view(int x, int shape, int first) {
     const int width = graph_.signature(x).width;
-    const int sig = signature({{view_code, width, shape, 0, 0, 0}}, [&] {
-        Signature s;
-        s.op = Op::View;
-        s.shape = shape;
-        s.nargs = 1;
-        s.widths = {width};
-        return s;
-    });
+    const int sig =
+        signature({{view_code, width, shape, 0, 0, 0}}, [&] { return Signature(Op::View, 0, shape, {width}); });
     return graph_.add(sig, &x, 1, first);
 }
 
@@ -48,14 +42,8 @@ Signature Builder::arrangement(Arrangement kind, int width, int first, const std
             merged.back() = {merged.back().size * each.size, each.step};
         else merged.push_back(each);
     }
-    Signature s;
-    s.op = merged.empty() || (merged.size() == 1 && merged[0].step == 1) ? Op::View : Op::Arrange;
-    s.shape = shape;
-    s.nargs = 1;
-    s.widths = {width};
-    if (s.op == Op::View) return s;
-    s.kind = static_cast<int>(kind);
-    s.params = {first};
+    if (merged.empty() || (merged.size() == 1 && merged[0].step == 1)) return Signature(Op::View, 0, shape, {width});
+    Signature s(Op::Arrange, static_cast<int>(kind), shape, {width}, {first});
     for (const Loop &each : merged) s.params.insert(s.params.end(), {each.size, each.step});
     return s;
 }
@@ -160,17 +148,15 @@ int Builder::part(int x, int first, int count, int axis) {
     int rows = given.batch, step = 1;
     for (std::size_t k = 0; k < given.dims.size(); k++) (k < along ? rows : step) *= k == along ? 1 : given.dims[k];
     const int sig = signature({{part_code, shape_of(x), count, axis, 0, 0}}, [&] {
-        Signature s;
-        s.op = rows == 1 ? Op::View : Op::Columns;
-        s.kind = rows == 1 ? 0 : count ? rows : -rows;
         std::vector<int> dims = given.dims;
         if (count) dims[along] = count;
         else dims.erase(dims.begin() + axis);
         if (dims.empty()) dims = {1};
-        s.shape = graph_.signatures.add_shape(dims, given.batch);
-        s.nargs = 1;
-        s.widths = {given.size};
-        return s;
+        return Signature(rows == 1 ? Op::View : Op::Columns,
+                         rows == 1 ? 0
+                         : count   ? rows
+                                   : -rows,
+                         graph_.signatures.add_shape(dims, given.batch), {given.size});
     });
     return graph_.add(sig, &x, 1, first * step);
 }
@@ -194,16 +180,11 @@ int Builder::select(int x, const std::vector<int> &rows, const std::vector<int> 
         return std::all_of(places.begin(), places.end(), [&](int place) { return place >= 0 && place < size; });
     };
     if (!fits(rows, given.dims[0]) || !fits(columns, width)) return -1;
-    Signature s;
-    s.op = Op::Select;
-    s.params = {static_cast<int>(rows.size())};
-    for (int row : rows) s.params.push_back(row * width);
-    s.params.insert(s.params.end(), columns.begin(), columns.end());
-    s.nargs = 1;
-    s.widths = {given.size};
     std::vector<int> dims = {static_cast<int>(rows.size())};
     if (given.dims.size() > 1) dims.push_back(static_cast<int>(columns.size()));
-    s.shape = graph_.signatures.add_shape(dims, given.batch);
+    Signature s(Op::Select, 0, graph_.signatures.add_shape(dims, given.batch), {given.size}, {dims[0]});
+    for (int row : rows) s.params.push_back(row * width);
+    s.params.insert(s.params.end(), columns.begin(), columns.end());
     return graph_.add(graph_.signatures.add(std::move(s)), &x, 1);
 }
 

@@ -14,12 +14,9 @@ constexpr int list_code = 1005, repeat_code = 1007;
 int Builder::repeated(int x, int batch) {
     const int sig = signature({{repeat_code, shape_of(x), batch, 0, 0, 0}}, [&] {
         const Shape given = shape(x);
-        Signature s;
-        s.op = Op::Concat;
-        s.kind = -4;
+        Signature s(Op::Concat, -4, graph_.signatures.add_shape(given.dims, batch),
+                    std::vector<int>(static_cast<std::size_t>(batch), given.size));
         s.nargs = 1;
-        s.widths.assign(batch, given.size);
-        s.shape = graph_.signatures.add_shape(given.dims, batch);
         return s;
     });
     return graph_.add(sig, &x, 1);
@@ -64,14 +61,10 @@ int Builder::across(Reduction kind, const int *parts, int count) {
     const std::int64_t width = graph_.signature(widest).width;
     if (count * width > INT32_MAX) return -1;
     const auto make = [&] {
-        Signature s;
-        s.op = Op::Reduce;
-        s.kind = static_cast<int>(kind);
-        s.params = {count, static_cast<int>(width), 1};
-        s.nargs = count;
-        for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(parts[i]).width);
-        s.shape = shape_of(widest);
-        return s;
+        std::vector<int> widths;
+        for (int i = 0; i < count; i++) widths.push_back(graph_.signature(parts[i]).width);
+        return Signature(Op::Reduce, static_cast<int>(kind), shape_of(widest), std::move(widths),
+                         {count, static_cast<int>(width), 1});
     };
     const int sig = alike ? signature({{list_code, static_cast<int>(kind), shape_of(widest), count, 0, 0}}, make)
                           : graph_.signatures.add(make());
@@ -91,14 +84,7 @@ int Builder::hinge_along(int axis, float margin, int scores, std::vector<int> la
         return -1;
     if (axis == 0 && (scores = transpose(scores)) < 0) return -1;
     const int sig = signature({{static_cast<int>(Op::Hinge), given.size, bits(margin), rows, given.batch, 2}}, [&] {
-        Signature s;
-        s.op = Op::Hinge;
-        s.kind = 2;
-        s.attr = margin;
-        s.shape = graph_.signatures.add_shape({rows}, given.batch);
-        s.nargs = 1;
-        s.widths = {given.size};
-        return s;
+        return Signature(Op::Hinge, 2, graph_.signatures.add_shape({rows}, given.batch), {given.size}, {}, margin);
     });
     return graph_.add(sig, &scores, 1, many == 1 ? labels[0] : graph_.keep_labels(labels));
 }

@@ -30,13 +30,10 @@ int Builder::multiply(int a, int b) {
     matrix(b, params[1]);
     const int sig =
         signature({{static_cast<int>(Op::Multiply), shape_of(a), shape_of(b), params[0], params[1], 0}}, [&] {
-            Signature s;
-            s.op = Op::Multiply;
-            s.shape = product_shape(a, b);  // -1: remembered, too
-            s.nargs = 2;
-            s.params = {params[0], params[1], padded(shape(a).dims, 1)};
-            s.widths = {graph_.signature(a).width, graph_.signature(b).width};
-            return s;
+            // -1: remembered, too
+            return Signature(Op::Multiply, 0, product_shape(a, b),
+                             {graph_.signature(a).width, graph_.signature(b).width},
+                             {params[0], params[1], padded(shape(a).dims, 1)});
         });
     return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, both, 2);
 }
@@ -98,12 +95,7 @@ int Builder::add_column(int x, int column) {
     if (matrix.dims[1] == 1)
         return graph_.add(simple(Op::Binary, static_cast<int>(Binary::Add), 0, shape_of(x), 2), both, 2);
     const int sig = signature({{static_cast<int>(Op::AddColumn), shape_of(x), 0, 0, 0, 0}}, [&] {
-        Signature s;
-        s.op = Op::AddColumn;
-        s.shape = shape_of(x);
-        s.nargs = 2;
-        s.widths = {graph_.signature(x).width, graph_.signature(column).width};
-        return s;
+        return Signature(Op::AddColumn, 0, shape_of(x), {graph_.signature(x).width, graph_.signature(column).width});
     });
     return graph_.add(sig, both, 2);
 }
@@ -129,18 +121,13 @@ int Builder::concat(const int *parts, int count, int axis) {
     if (total > INT32_MAX) throw TooLarge();
     const Op op = axis == 0 && batch == 1 ? Op::Concat : Op::ConcatColumns;
     const auto make = [&] {
-        Signature s;
-        s.op = op;
-        s.kind = axis;
-        std::vector<int> dims(rank);
+        std::vector<int> dims(rank), widths, repeats;
         for (std::size_t k = 0; k < rank; k++) dims[k] = k == along ? static_cast<int>(total) : padded(first, k);
-        s.shape = graph_.signatures.add_shape(dims, batch);
-        s.nargs = count;
         for (int i = 0; i < count; i++) {
-            s.widths.push_back(graph_.signature(parts[i]).width);
-            if (op == Op::ConcatColumns) s.params.push_back(batch / shape(parts[i]).batch);
+            widths.push_back(graph_.signature(parts[i]).width);
+            if (op == Op::ConcatColumns) repeats.push_back(batch / shape(parts[i]).batch);
         }
-        return s;
+        return Signature(op, axis, graph_.signatures.add_shape(dims, batch), std::move(widths), std::move(repeats));
     };
     const auto of = [&](int i) { return i < count ? shape_of(parts[i]) : -1; };
     const int sig = count <= 4 ? signature({{static_cast<int>(op), count + 8 * axis, of(0), of(1), of(2), of(3)}}, make)
@@ -156,13 +143,10 @@ int Builder::to_batch(const int *parts, int count, int kind) {
         batch += shape(parts[i]).batch;
     }
     if (batch > INT32_MAX) throw TooLarge();
-    Signature s;
-    s.op = Op::Concat;
-    s.kind = kind;
-    s.nargs = count;
-    for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(parts[i]).width);
-    s.shape = graph_.signatures.add_shape(std::vector<int>(dims), static_cast<int>(batch));
-    return graph_.add(graph_.signatures.add(std::move(s)), parts, count);
+    std::vector<int> widths;
+    for (int i = 0; i < count; i++) widths.push_back(graph_.signature(parts[i]).width);
+    const int whole = graph_.signatures.add_shape(std::vector<int>(dims), static_cast<int>(batch));
+    return graph_.add(graph_.signatures.add(Signature(Op::Concat, kind, whole, std::move(widths))), parts, count);
 }
 
 // Dimensions of 1 are repeated; those that are missing behind the others are 1.
@@ -179,12 +163,8 @@ int Builder::broadcast(Binary kind, int a, int b) {
             }
             std::vector<int> wide = x.dims;
             wide.resize(dims.size(), 1);
-            Signature s;  // without a shape: no kernel takes this, which is remembered, too
-            s.op = Op::Broadcast;
-            s.kind = static_cast<int>(kind);
-            s.nargs = 2;
-            s.params = {shape_of(a), shape_of(b)};
-            s.widths = {x.size, y.size};
+            // without a shape: no kernel takes this, which is remembered, too
+            Signature s(Op::Broadcast, static_cast<int>(kind), -1, {x.size, y.size}, {shape_of(a), shape_of(b)});
             if (kind == Binary::Div) fits &= dims == wide;  // only who divides is repeated
             else if (kind == Binary::Pow) dims = x.dims, fits &= y.size == y.batch;
             else if (kind > Binary::Div) fits &= x.dims == y.dims;
@@ -199,12 +179,8 @@ int Builder::reduction(Reduction kind, int x, unsigned axes, int divisor) {
     const int sig = signature(
         {{static_cast<int>(Op::Reduce), static_cast<int>(kind), shape_of(x), static_cast<int>(axes), divisor, 0}}, [&] {
             const Shape &given = shape(x);
-            Signature s;  // without a shape: no kernel takes this, which is remembered, too
-            s.op = Op::Reduce;
-            s.kind = static_cast<int>(kind);
-            s.params = {1, 1};
-            s.nargs = 1;
-            s.widths = {given.size};
+            // without a shape: no kernel takes this, which is remembered, too
+            Signature s(Op::Reduce, static_cast<int>(kind), -1, {given.size}, {1, 1});
             const std::size_t most = kind == Reduction::LogSumExp ? 2 : 30;
             if (given.dims.size() > most || !axes || axes >> (given.dims.size() + 1)) return s;
             // numbers that become one have to lie evenly: dimensions side by side
@@ -249,16 +225,12 @@ int Builder::power(float exponent, int x) {
 int Builder::fold(int x, int rows) {
     const Shape &given = shape(x);
     if (given.dims.empty() || given.dims.size() > 2 || rows < 1 || given.dims[0] % rows) return -1;
-    Signature s;
-    s.op = Op::Reduce;
-    s.kind = static_cast<int>(Reduction::Sum);
-    s.params = {rows, padded(given.dims, 1), 2};
-    s.nargs = 1;
-    s.widths = {given.size};
     std::vector<int> dims = given.dims;
     dims[0] /= rows;
-    s.shape = graph_.signatures.add_shape(dims, given.batch);
-    return graph_.add(graph_.signatures.add(std::move(s)), &x, 1);
+    return graph_.add(graph_.signatures.add(Signature(Op::Reduce, static_cast<int>(Reduction::Sum),
+                                                      graph_.signatures.add_shape(dims, given.batch), {given.size},
+                                                      {rows, padded(given.dims, 1), 2})),
+                      &x, 1);
 }
 
 // Numbers of one dimension at a time; of `count` of them, if that is not 0, or with only some `places` taking part.
@@ -267,18 +239,11 @@ int Builder::lines(Op op, int x, int axis, int count, const std::vector<int> &pl
     const std::size_t along = static_cast<std::size_t>(axis);
     if (axis < 0 || along >= given.dims.size() || count < 0 || count > given.dims[along]) return -1;
     const auto make = [&] {
-        Signature s;
-        s.op = op;
-        s.kind = count;
-        s.params = {given.dims[along], 1};
-        for (std::size_t k = along + 1; k < given.dims.size(); k++) s.params[1] *= given.dims[k];
-        s.params.insert(s.params.end(), places.begin(), places.end());
-        s.nargs = 1;
-        s.widths = {given.size};
-        std::vector<int> dims = given.dims;
+        std::vector<int> params = {given.dims[along], 1}, dims = given.dims;
+        for (std::size_t k = along + 1; k < given.dims.size(); k++) params[1] *= given.dims[k];
+        params.insert(params.end(), places.begin(), places.end());
         if (count) dims[along] = count;
-        s.shape = graph_.signatures.add_shape(dims, given.batch);
-        return s;
+        return Signature(op, count, graph_.signatures.add_shape(dims, given.batch), {given.size}, std::move(params));
     };
     return graph_.add(places.empty() ? signature({{static_cast<int>(op), shape_of(x), axis, count, 0, 0}}, make)
                                      : graph_.signatures.add(make()),

@@ -34,26 +34,14 @@ int Builder::slide(Op op, const int *args, int count, Window window, bool is_nar
     const std::int64_t window_size = static_cast<std::int64_t>(window.tall) * window.wide;
     if (window_size > most || lengths[0] * lengths[1] > most || lengths[0] * lengths[1] * window_size > most / channels)
         return -1;
-    Signature s;
-    s.op = op;
-    s.kind = is_narrow;
     std::vector<int> dims = {static_cast<int>(lengths[0]), static_cast<int>(lengths[1])};
+    Signature s(op, is_narrow, -1, {},
+                {image[0], image[1], channels, window.tall, window.wide, window.down, window.right,
+                 static_cast<int>(before[0]), static_cast<int>(before[1]), dims[0], dims[1], filters});
     if (op == Op::Convolve || image.size() > 2) dims.push_back(filters);
     if (is_narrow) dims = {filters, dims[1]};
     s.shape = graph_.signatures.add_shape(dims, batch);
     s.nargs = count;
-    s.params = {image[0],
-                image[1],
-                channels,
-                window.tall,
-                window.wide,
-                window.down,
-                window.right,
-                static_cast<int>(before[0]),
-                static_cast<int>(before[1]),
-                static_cast<int>(lengths[0]),
-                static_cast<int>(lengths[1]),
-                filters};
     for (int i = 0; i < count; i++) {
         const Signature &each = graph_.signature(args[i]);
         s.widths.push_back(each.width);

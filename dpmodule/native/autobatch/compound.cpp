@@ -1,4 +1,4 @@
-#include "compound.hpp"
+#include "group.hpp"
 
 namespace dpmodule::autobatch {
 namespace {
@@ -73,22 +73,12 @@ int remember_compound(Graph &graph, int first, int operands, int output, int mem
     const int shape = graph.signature(output).shape, width = graph.signature(output).width;
     if (memory >= 0 && graph.signature(memory).shape != shape) return -1;
     std::vector<Compound> &all = graph.signatures.compounds;
-    Signature s;
-    s.op = Op::Compound;
-    s.kind = static_cast<int>(all.size());
-    s.shape = shape;
+    Signature s(Op::Compound, static_cast<int>(all.size()), shape, {});
     s.further = memory < 0 ? 0 : width;
     s.nargs = operands;
     for (int k = 0; k < operands; k++) s.widths.push_back(graph.signature(first + k).width);
     found.sig = graph.signatures.add(s);
-    if (memory >= 0) {
-        Signature view;
-        view.op = Op::View;
-        view.shape = shape;
-        view.nargs = 1;
-        view.widths = {width};
-        found.memory_sig = graph.signatures.add(view);
-    }
+    if (memory >= 0) found.memory_sig = graph.signatures.add(Signature(Op::View, 0, shape, {width}));
     all.push_back(std::move(found));
     return s.kind;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 
 #include "python_builder.hpp"
 #include "python_caller.hpp"
@@ -41,10 +42,23 @@ inline void check(int ok) {
     if (!ok) throw PythonError();
 }
 
-inline int checked_node(PyObject *self, PyObject *number) {
+// A method of Python of a function of the machine and an argument, or a tuple of arguments.
+template <auto method>
+PyObject *call(PyObject *self, PyObject *given) {
+    return guarded([&]() -> PyObject * {
+        using Result = decltype(method(machine_of(self), given));
+        if constexpr (std::is_void_v<Result>) method(machine_of(self), given);
+        else if constexpr (std::is_same_v<Result, int>) return PyLong_FromLong(method(machine_of(self), given));
+        else if constexpr (std::is_same_v<Result, bool>) return PyBool_FromLong(method(machine_of(self), given));
+        else return method(machine_of(self), given);
+        return Py_NewRef(Py_None);
+    });
+}
+
+inline int checked_node(const Machine &machine, PyObject *number) {
     const long node = PyLong_AsLong(number);
     if (node == -1 && PyErr_Occurred()) throw PythonError();
-    if (node < 0 || node >= graph_of(self).size())
+    if (node < 0 || node >= machine.engine.graph.size())
         refuse(PyExc_IndexError, "no such node in the graph under construction");
     return static_cast<int>(node);
 }
@@ -67,13 +81,7 @@ inline std::vector<int> integers(PyObject *sequence) {
 }
 
 inline PyObject *tuple_of(const std::vector<int> &numbers) {
-    PyObject *made = PyTuple_New(static_cast<Py_ssize_t>(numbers.size()));
-    for (std::size_t i = 0; made && i < numbers.size(); i++) {
-        PyObject *number = PyLong_FromLong(numbers[i]);
-        if (!number) Py_CLEAR(made);
-        else PyTuple_SET_ITEM(made, static_cast<Py_ssize_t>(i), number);
-    }
-    return made;
+    return dpmodule::tuple_of(numbers.size(), [&](std::size_t i) { return PyLong_FromLong(numbers[i]); });
 }
 
 // Methods by subject, each table ending with an empty entry.

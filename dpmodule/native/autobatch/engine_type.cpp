@@ -1,4 +1,6 @@
 // The Python type AutobatchEngine: a graph and its computation, for dpmodule.autobatch.
+#include <tuple>
+
 #include "engine_object.hpp"
 
 namespace dpmodule::autobatch {
@@ -7,25 +9,18 @@ Builder *builder_of_current = nullptr;
 
 namespace {
 
-PyObject *renew(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * {
-        const long version = PyLong_AsLong(number);
-        if (version == -1 && PyErr_Occurred()) throw PythonError();
-        Machine &machine = machine_of(self);
-        machine.engine.renew();
-        machine.parameters.renew();
-        if (current.engine == &machine.engine) current.version = static_cast<int>(version);
-        return Py_NewRef(Py_None);
-    });
+void renew(Machine &machine, PyObject *number) {
+    const long version = PyLong_AsLong(number);
+    if (version == -1 && PyErr_Occurred()) throw PythonError();
+    machine.engine.renew();
+    machine.parameters.renew();
+    if (current.engine == &machine.engine) current.version = static_cast<int>(version);
 }
 
-PyObject *revert(PyObject *self, PyObject *args) {
-    return guarded([&]() -> PyObject * {
-        int size, computed;
-        check(PyArg_ParseTuple(args, "ii", &size, &computed));
-        machine_of(self).engine.revert(size, computed);
-        return Py_NewRef(Py_None);
-    });
+void revert(Machine &machine, PyObject *args) {
+    int size, computed;
+    check(PyArg_ParseTuple(args, "ii", &size, &computed));
+    machine.engine.revert(size, computed);
 }
 
 // activate(version): the graph under construction is this engine's, and this thread adds to it; deactivate(): it is none of ours
@@ -63,12 +58,7 @@ PyObject *set_caller(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-PyObject *keep_drawn(PyObject *self, PyObject *) {
-    return guarded([&]() -> PyObject * {
-        machine_of(self).engine.keep_drawn();
-        return Py_NewRef(Py_None);
-    });
-}
+void keep_drawn(Machine &machine, PyObject *) { machine.engine.keep_drawn(); }
 
 PyObject *forget_drawn(PyObject *self, PyObject *) {
     graph_of(self).drawn.clear();
@@ -94,48 +84,33 @@ PyObject *described(const Engine &engine, const Plan &plan, const Bucket &bucket
         repeats += plan.instances[run.order[row]].repeats;
     const Instance &instance = plan.instances[run.order[bucket.first]];
     const auto first = plan.outside.begin() + instance.first;
-    PyObject *steps = tuple_of(sigs),
-             *operands = steps ? tuple_of(std::vector<int>(first, first + instance.count)) : nullptr;
-    if (!operands) {
-        Py_XDECREF(steps);
-        return nullptr;
-    }
-    return Py_BuildValue("(NiiiN)", steps, bucket.count, repeats, forward, operands);
+    return Py_BuildValue("(NiiiN)", tuple_of(sigs), bucket.count, repeats, forward,
+                         tuple_of(std::vector<int>(first, first + instance.count)));
 }
 
 // What was run, in order, for explain.
-PyObject *batches(PyObject *self, PyObject *) {
-    return guarded([&]() -> PyObject * {
-        const Engine &engine = machine_of(self).engine;
-        PyObject *list = PyList_New(0);
-        int forward = 0;
-        for (const Segment &segment : engine.segments()) {
-            for (const Bucket &bucket : segment.plan.buckets) {
-                PyObject *item = list ? described(engine, segment.plan, bucket, forward) : nullptr;
-                if (!item || PyList_Append(list, item) < 0) {
-                    Py_XDECREF(item);
-                    Py_XDECREF(list);
-                    return nullptr;
-                }
-                Py_DECREF(item);
-            }
-            forward++;
-        }
-        return list;
+PyObject *batches(Machine &machine, PyObject *) {
+    const Engine &engine = machine.engine;
+    std::vector<std::tuple<const Plan *, const Bucket *, int>> all;
+    int forward = 0;
+    for (const Segment &segment : engine.segments()) {
+        for (const Bucket &bucket : segment.plan.buckets) all.emplace_back(&segment.plan, &bucket, forward);
+        forward++;
+    }
+    return list_of(all.size(), [&](std::size_t i) {
+        const auto &[plan, bucket, number] = all[i];
+        return described(engine, *plan, *bucket, number);
     });
 }
 
-PyObject *describe(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * {
-        const long sig = PyLong_AsLong(number);
-        Graph &graph = graph_of(self);
-        if (sig < 0 || sig >= graph.signatures.size()) refuse(PyExc_IndexError, "no such signature");
-        const Signature &s = graph.signatures[static_cast<int>(sig)];
-        const Shape &found = graph.signatures.shape(s.shape);
-        PyObject *dims = tuple_of(found.dims), *params = dims ? tuple_of(s.params) : nullptr;
-        if (!params) return nullptr;
-        return Py_BuildValue("(iiNiN)", static_cast<int>(s.op), s.kind, dims, found.batch, params);
-    });
+PyObject *describe(Machine &machine, PyObject *number) {
+    const long sig = PyLong_AsLong(number);
+    Graph &graph = machine.engine.graph;
+    if (sig < 0 || sig >= graph.signatures.size()) refuse(PyExc_IndexError, "no such signature");
+    const Signature &s = graph.signatures[static_cast<int>(sig)];
+    const Shape &found = graph.signatures.shape(s.shape);
+    return Py_BuildValue("(iiNiN)", static_cast<int>(s.op), s.kind, tuple_of(found.dims), found.batch,
+                         tuple_of(s.params));
 }
 
 PyObject *times(PyObject *self, PyObject *) {
@@ -175,7 +150,6 @@ int engine_clear(PyObject *self) {
 }
 
 void engine_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     if (Machine *machine = reinterpret_cast<EngineObject *>(self)->machine) {
         leave(*machine);
@@ -184,8 +158,7 @@ void engine_dealloc(PyObject *self) {
         machine->parameters.clear();
         delete machine;
     }
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 PyObject *get_size(PyObject *self, void *) { return PyLong_FromLong(graph_of(self).size()); }
@@ -223,19 +196,19 @@ PyGetSetDef engine_attributes[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 const PyMethodDef graph_methods[] = {
-    {"renew", renew, METH_O, "renew(version): throw all nodes away"},
-    {"revert", revert, METH_VARARGS, "revert(size, computed): forget later nodes"},
+    {"renew", call<renew>, METH_O, "renew(version): throw all nodes away"},
+    {"revert", call<revert>, METH_VARARGS, "revert(size, computed): forget later nodes"},
     {"activate", activate, METH_O, "activate(version): fast functions add to this graph, in this thread"},
     {"deactivate", deactivate, METH_NOARGS, "deactivate(): they no longer do"},
     {"set_caller", set_caller, METH_VARARGS,
      "set_caller(forward, backward, draw, numbers): who runs operations without a kernel and draws numbers, and the "
      "list of the former's own numbers"},
-    {"keep_drawn", keep_drawn, METH_NOARGS,
+    {"keep_drawn", call<keep_drawn>, METH_NOARGS,
      "keep_drawn(): nodes that are computed again use the numbers that they have drawn"},
     {"forget_drawn", forget_drawn, METH_NOARGS, "forget_drawn(): they draw others"},
-    {"batches", batches, METH_NOARGS,
+    {"batches", call<batches>, METH_NOARGS,
      "batches() -> [(signatures, rows, which forward, operands of the first row)] in order of computation"},
-    {"describe", describe, METH_O, "describe(signature) -> (op, kind, dims, batch, params)"},
+    {"describe", call<describe>, METH_O, "describe(signature) -> (op, kind, dims, batch, params)"},
     {"times", times, METH_NOARGS, "times() -> seconds of scheduling, forward, backward since renew"},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -267,14 +240,4 @@ PyType_Spec engine_spec = {"dpmodule._native.AutobatchEngine", sizeof(EngineObje
 }  // namespace
 }  // namespace dpmodule::autobatch
 
-namespace dpmodule {
-
-int add_autobatch_engine(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&autobatch::engine_spec);
-    if (!type) return -1;
-    const int done = PyModule_AddObjectRef(module, "AutobatchEngine", type);
-    Py_DECREF(type);
-    return done;
-}
-
-}  // namespace dpmodule
+int dpmodule::add_autobatch_engine(PyObject *module) { return add_type(module, autobatch::engine_spec) ? 0 : -1; }

@@ -57,13 +57,10 @@ struct Fast {
     int kind;  // of Unary, Binary, Reduction, Draw or Given, or an Op
 };
 
-constexpr int of(Binary kind) { return static_cast<int>(kind); }
-constexpr int of(Reduction kind) { return static_cast<int>(kind); }
-constexpr int of(Draw kind) { return static_cast<int>(kind); }
-constexpr int of(Given given) { return static_cast<int>(given); }
-constexpr int of(Over over) { return static_cast<int>(over); }
-constexpr int of(Part part) { return static_cast<int>(part); }
-constexpr int of(Op op) { return static_cast<int>(op); }
+template <class Kind>
+constexpr int of(Kind kind) {
+    return static_cast<int>(kind);
+}
 
 // Functions of one expression, perhaps with a number beside it, are in unary_list.hpp.
 constexpr Fast table[] = {
@@ -290,15 +287,12 @@ PyObject *step(PyObject *const *args, Py_ssize_t count) {
     Lstm lstm;
     const int x = count == 7 ? node_of(args[0]) : -1;
     if (x < 0 || !lstm.read(args + 1) || !lstm.step(x)) return nullptr;
-    PyObject *h = make_expression(lstm.h), *c = h ? make_expression(lstm.c) : nullptr;
-    if (!c) {
-        Py_XDECREF(h);
-        throw PythonError();
-    }
     PyObject *both = PyTuple_New(2);
+    for (int k = 0; both && k < 2; k++) {
+        if (PyObject *each = make_expression(k ? lstm.c : lstm.h)) PyTuple_SET_ITEM(both, k, each);
+        else Py_CLEAR(both);
+    }
     if (!both) throw PythonError();
-    PyTuple_SET_ITEM(both, 0, h);
-    PyTuple_SET_ITEM(both, 1, c);
     return both;
 }
 
@@ -395,12 +389,10 @@ int function_clear(PyObject *self) {
 }
 
 void function_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     if (reinterpret_cast<FunctionObject *>(self)->weak) PyObject_ClearWeakRefs(self);
     function_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 PyMemberDef function_members[] = {
@@ -429,14 +421,4 @@ PyType_Spec function_spec = {"dpmodule._native.AutobatchFunction", sizeof(Functi
 }  // namespace
 }  // namespace dpmodule::autobatch
 
-namespace dpmodule {
-
-int add_autobatch_function(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&autobatch::function_spec);
-    if (!type) return -1;
-    const int done = PyModule_AddObjectRef(module, "AutobatchFunction", type);
-    Py_DECREF(type);
-    return done;
-}
-
-}  // namespace dpmodule
+int dpmodule::add_autobatch_function(PyObject *module) { return add_type(module, autobatch::function_spec) ? 0 : -1; }

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "compound.hpp"
-
 namespace dpmodule::autobatch {
 namespace {
 

@@ -82,12 +82,10 @@ int layers_clear(PyObject *self) {
 }
 
 void layers_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     layers_clear(self);
     delete layers_of(self)->learned;
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 PyMemberDef layers_members[] = {
@@ -120,13 +118,7 @@ PyType_Spec layers_spec = {"dpmodule._native.AutobatchLayers", sizeof(LayersObje
 }  // namespace
 }  // namespace dpmodule::autobatch
 
-namespace dpmodule {
-
-int add_autobatch_layers(PyObject *module) {
-    using namespace autobatch;
-    PyObject *type = PyType_FromSpec(&layers_spec);
-    layers_type = reinterpret_cast<PyTypeObject *>(type);  // kept for good
-    return type ? PyModule_AddObjectRef(module, "AutobatchLayers", type) : -1;
+int dpmodule::add_autobatch_layers(PyObject *module) {
+    autobatch::layers_type = add_type(module, autobatch::layers_spec);
+    return autobatch::layers_type ? 0 : -1;
 }
-
-}  // namespace dpmodule

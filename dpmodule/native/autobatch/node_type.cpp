@@ -295,24 +295,11 @@ int enter(PyObject *x) {
 
 }  // namespace dpmodule::autobatch
 
-namespace dpmodule {
-
-int add_autobatch_node(PyObject *module) {
+int dpmodule::add_autobatch_node(PyObject *module) {
     using namespace autobatch;
-    PyObject *made = PyType_FromSpec(&node_spec);
-    if (!made) return -1;
-    node_type = reinterpret_cast<PyTypeObject *>(made);
-    PyObject *bases = PyTuple_Pack(1, made);
-    PyObject *expression = bases ? PyType_FromSpecWithBases(&expression_spec, bases) : nullptr;
-    Py_XDECREF(bases);
-    if (!expression) return -1;
-    expression_base = reinterpret_cast<PyTypeObject *>(expression);
-    current.expression = expression_base;
-    Py_INCREF(expression);
-    if (PyModule_AddObjectRef(module, "AutobatchNode", made) < 0 ||
-        PyModule_AddObjectRef(module, "AutobatchExpression", expression) < 0)
-        return -1;
+    node_type = add_type(module, node_spec);
+    expression_base = node_type ? add_type(module, expression_spec, node_type) : nullptr;
+    if (!expression_base) return -1;
+    current.expression = reinterpret_cast<PyTypeObject *>(Py_NewRef(reinterpret_cast<PyObject *>(expression_base)));
     return PyModule_AddFunctions(module, node_functions);
 }
-
-}  // namespace dpmodule

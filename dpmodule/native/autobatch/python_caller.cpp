@@ -14,14 +14,8 @@ PyObject *found(PyObject *function) {
     throw PythonError();
 }
 
-PyObject *list_of(const std::vector<int> &numbers) {
-    PyObject *made = PyList_New(static_cast<Py_ssize_t>(numbers.size()));
-    for (std::size_t i = 0; made && i < numbers.size(); i++) {
-        PyObject *number = PyLong_FromLong(numbers[i]);
-        if (!number) Py_CLEAR(made);
-        else PyList_SET_ITEM(made, static_cast<Py_ssize_t>(i), number);
-    }
-    return made;
+PyObject *integers_of(const std::vector<int> &numbers) {
+    return list_of(numbers.size(), [&](std::size_t i) { return PyLong_FromLong(numbers[i]); });
 }
 
 }  // namespace
@@ -62,22 +56,14 @@ void PythonCaller::draw(int kind, const double *numbers, float *to, std::size_t 
 // function(key, kind, rows, [(address, shared, gradient address or 0)], aux, counts, address of the result or its
 // gradient)
 void PythonCaller::call(PyObject *function, const CallBatch &batch) {
-    PyObject *arguments = PyList_New(0);
-    for (const CallBatch::Argument &each : batch.arguments) {
-        PyObject *item =
-            arguments ? Py_BuildValue("(KiK)", address(each.at), static_cast<int>(each.shared), address(each.grad))
-                      : nullptr;
-        if (!item || PyList_Append(arguments, item) < 0) Py_CLEAR(arguments);
-        Py_XDECREF(item);
-    }
-    PyObject *aux = arguments ? list_of(batch.aux) : nullptr, *counts = aux ? list_of(batch.counts) : nullptr;
-    if (!counts) {
-        Py_XDECREF(arguments);
-        Py_XDECREF(aux);
-        throw PythonError();
-    }
-    PyObject *done = PyObject_CallFunction(function, "LiiNNNK", static_cast<long long>(batch.key), batch.kind,
-                                           batch.rows, arguments, aux, counts, address(batch.out));
+    PyObject *arguments = list_of(batch.arguments.size(), [&](std::size_t i) {
+        const CallBatch::Argument &each = batch.arguments[i];
+        return Py_BuildValue("(KiK)", address(each.at), static_cast<int>(each.shared), address(each.grad));
+    });
+    // what is missing, since Python has raised, makes the call fail
+    PyObject *done =
+        PyObject_CallFunction(function, "LiiNNNK", static_cast<long long>(batch.key), batch.kind, batch.rows, arguments,
+                              integers_of(batch.aux), integers_of(batch.counts), address(batch.out));
     if (!done) throw PythonError();
     Py_DECREF(done);
 }

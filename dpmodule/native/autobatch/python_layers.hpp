@@ -12,7 +12,7 @@ constexpr int most_layers = 4, most_weights = 12;
 struct LayersObject;
 
 // Steps of layers as the method `cell` of the network in Python computes them, by the shapes and parameters that they are
-// made for; see compound.hpp.
+// made for; see compound.cpp.
 class Learned {
   public:
     // What `layer` does with x, h, c and the mask of h (-1: none), a number of Signatures::compounds; -1 if its operations

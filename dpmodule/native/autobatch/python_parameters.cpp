@@ -96,10 +96,7 @@ int PythonParameters::add_parameter(const std::vector<int> &dims, PyObject *refe
     p.rows = dims.empty() ? 1 : dims[0];
     p.cols = 1;
     for (std::size_t i = 1; i < dims.size(); i++) p.cols *= dims[i];
-    Signature s;
-    s.op = Op::Param;
-    s.shape = shape;
-    s.params = {static_cast<int>(graph.params.size())};
+    Signature s(Op::Param, 0, shape, {}, {static_cast<int>(graph.params.size())});
     p.sig = graph.signatures.add(s);
     graph.params.push_back(p);
     return params_.add(reference, dims, is_updated);
@@ -108,11 +105,10 @@ int PythonParameters::add_parameter(const std::vector<int> &dims, PyObject *refe
 int PythonParameters::add_table(const std::vector<int> &dims, PyObject *reference) {
     Graph &graph = engine_.graph;
     const int rows = dims.at(0);
-    Signature s;
-    s.op = Op::Lookup;
-    s.shape = graph.signatures.add_shape(dims.size() == 1 ? std::vector<int>{1}
-                                                          : std::vector<int>(dims.begin() + 1, dims.end()));
-    s.params = {static_cast<int>(graph.tables.size())};
+    Signature s(Op::Lookup, 0,
+                graph.signatures.add_shape(dims.size() == 1 ? std::vector<int>{1}
+                                                            : std::vector<int>(dims.begin() + 1, dims.end())),
+                {}, {static_cast<int>(graph.tables.size())});
     const int sig = graph.signatures.add(s);
     graph.tables.push_back(std::make_unique<Table>(nullptr, rows, graph.signatures[sig].width));
     graph.tables.back()->sig = sig;

@@ -1,5 +1,4 @@
 // Steps of recurrent networks, added to the graph.
-#include "compound.hpp"
 #include "python_layers.hpp"
 
 namespace dpmodule::autobatch {

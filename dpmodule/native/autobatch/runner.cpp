@@ -135,48 +135,15 @@ void Runner::forward_step(const Work &work, const Step &step) {
         return affine(work, step)
             .forward(space_, *work.run, work.first, work.count, value_in(*work.run, *work.group, step));
     }
-    if (step.kind == Step::Kind::Cell) return cell(work, step);
     const Signature &s = graph_.signatures[step.sig];
+    if (step.kind == Step::Kind::Cell) return cell(work, step, s);
     switch (s.op) {
-        case Op::Unary:
-            kernels().unary(static_cast<Unary>(s.kind), s.attr, work.count, s.width, value_of(work, step),
-                            read(work, step.in[0], s.width));
-            break;
-        case Op::Binary:
-            kernels().binary(static_cast<Binary>(s.kind), work.count, s.width, value_of(work, step),
-                             read(work, step.in[0], s.width), read(work, step.in[1], s.width));
-            break;
-        case Op::UnaryEach: unary_each(work, step, s); break;
-        case Op::View: view(work, s); break;
-        case Op::PickNegLogSoftmax: loss(work, step, s); break;
-        case Op::Softmax:
-        case Op::LogSoftmax: softmax(work, step, s); break;
-        case Op::SumElems:
-        case Op::Dot:
-        case Op::SquaredNorm: reduce(work, step, s); break;
-        case Op::Concat: concat(work, s); break;
-        case Op::Multiply: multiply(work, step, s); break;
-        case Op::Inverse: inverse(work, step, s); break;
-        case Op::AddColumn: add_column(work, step, s); break;
-        case Op::ConcatColumns: concat_columns(work, s); break;
-        case Op::Columns: columns(work, step, s); break;
-        case Op::Select: select(work, step, s); break;
-        case Op::PickEach: pick_each(work, step, s); break;
-        case Op::Arrange: arrange(work, step, s); break;
-        case Op::Hinge: hinge(work, step, s); break;
-        case Op::Drawn: drawn(work, step, s); break;
-        case Op::Reduce: reduce_along(work, step, s); break;
-        case Op::Convolve: convolve(work, step, s); break;
-        case Op::Pool: pool(work, step, s); break;
-        case Op::Greatest: greatest(work, step, s); break;
-        case Op::Sums: sums(work, step, s); break;
-        case Op::Sparsemax: sparsemax(work, step, s); break;
-        case Op::Constrained: constrained(work, step, s); break;
-        case Op::Argmax: argmax(work, step, s); break;
-        case Op::Broadcast: broadcast(work, step, s); break;
-        case Op::Sum: sum(work); break;
-        case Op::Call: call(work, s, true); break;
-        default: break;
+#define RUNNER_STEP(op, way) \
+    case Op::op: return way(work, step, s);
+        RUNNER_STEPS(RUNNER_STEP)
+        RUNNER_SHARED_STEPS(RUNNER_STEP)
+#undef RUNNER_STEP
+        default: return;
     }
 }
 
@@ -184,63 +151,15 @@ void Runner::backward_step(const Work &work, const Step &step) {
     if (step.kind == Step::Kind::Affine)
         return affine(work, step)
             .backward(space_, *work.run, work.first, work.count, grad_in(*work.run, *work.group, step));
-    if (step.kind == Step::Kind::Cell) return cell_back(work, step);
     const Signature &s = graph_.signatures[step.sig];
-    Target to;
+    if (step.kind == Step::Kind::Cell) return cell_back(work, step, s);
     switch (s.op) {
-        case Op::Unary: {
-            if (!target(work, step.in[0], s.width, to)) break;
-            const Block y = value_of(work, step),
-                        x = by_input(static_cast<Unary>(s.kind)) ? read(work, step.in[0], s.width) : y;
-            kernels().unary_back(static_cast<Unary>(s.kind), s.attr, work.count, s.width, to.at, to.add,
-                                 grad_of(work, step), x, y);
-            done(work, to, s.width);
-            break;
-        }
-        case Op::Binary: {
-            const auto kind = static_cast<Binary>(s.kind);
-            const bool plain = kind == Binary::Add || kind == Binary::Sub;
-            const Block dy = grad_of(work, step), y = value_of(work, step);
-            const Block a = plain ? dy : read(work, step.in[0], s.width),
-                        b = plain ? dy : read(work, step.in[1], s.width);
-            for (int k = 0; k < 2; k++) {
-                if (!target(work, step.in[k], s.width, to)) continue;
-                kernels().binary_back(kind, k, work.count, s.width, to.at, to.add, dy, a, b, y);
-                done(work, to, s.width);
-            }
-            break;
-        }
-        case Op::UnaryEach: unary_each_back(work, step, s); break;
-        case Op::View: view_back(work, s); break;
-        case Op::PickNegLogSoftmax: loss_back(work, step, s); break;
-        case Op::Softmax:
-        case Op::LogSoftmax: softmax_back(work, step, s); break;
-        case Op::SumElems:
-        case Op::Dot:
-        case Op::SquaredNorm: reduce_back(work, step, s); break;
-        case Op::Concat: concat_back(work, s); break;
-        case Op::Multiply: multiply_back(work, step, s); break;
-        case Op::Inverse: inverse_back(work, step, s); break;
-        case Op::AddColumn: add_column_back(work, step, s); break;
-        case Op::ConcatColumns: concat_columns_back(work, s); break;
-        case Op::Columns: columns_back(work, step, s); break;
-        case Op::Select: select_back(work, step, s); break;
-        case Op::PickEach: pick_each_back(work, step, s); break;
-        case Op::Arrange: arrange_back(work, step, s); break;
-        case Op::Hinge: hinge_back(work, step, s); break;
-        case Op::Drawn: drawn_back(work, step, s); break;
-        case Op::Reduce: reduce_along_back(work, step, s); break;
-        case Op::Convolve: convolve_back(work, step, s); break;
-        case Op::Pool: pool_back(work, step, s); break;
-        case Op::Greatest: greatest_back(work, step, s); break;
-        case Op::Sums: sums_back(work, step, s); break;
-        case Op::Sparsemax: sparsemax_back(work, step, s); break;
-        case Op::Constrained: constrained_back(work, step, s); break;
-        case Op::Argmax: argmax_back(work, step, s); break;
-        case Op::Broadcast: broadcast_back(work, step, s); break;
-        case Op::Sum: sum_back(work); break;
-        case Op::Call: call(work, s, false); break;
-        default: break;
+#define RUNNER_STEP(op, way) \
+    case Op::op: return way##_back(work, step, s);
+        RUNNER_STEPS(RUNNER_STEP)
+        RUNNER_SHARED_STEPS(RUNNER_STEP)
+#undef RUNNER_STEP
+        default: return;
     }
 }
 

@@ -1,13 +1,36 @@
 // Computes the buckets of a segment, and their gradients in reverse.
 #pragma once
 
+#include <memory>
+
+#include "affine.hpp"
 #include "caller.hpp"
-#include "segment.hpp"
 
 namespace dpmodule::autobatch {
 
+// A plan and what its computation leaves for the backward pass.
+struct Segment {
+    Segment(Plan made, Arena::Mark start) : plan(std::move(made)), start(start), affine(plan.runs.size()) {}
+    Plan plan;
+    Arena::Mark start;  // of its memory
+    // per run and step, made at the first bucket; only for products
+    std::vector<std::vector<std::unique_ptr<Affine>>> affine;
+};
+
 // Is a number what an extreme was found to be?
 inline bool is_same(float a, float b) { return a == b || (a != a && b != b); }
+
+// Which methods compute an operation: the one named here, and for its gradients `..._back`.
+// clang-format off: lists
+#define RUNNER_STEPS(X)                                                                                            \
+    X(Unary, unary) X(Binary, binary) X(UnaryEach, unary_each) X(View, view) X(PickNegLogSoftmax, loss)            \
+    X(Softmax, softmax) X(SumElems, reduce) X(Concat, concat) X(Multiply, multiply) X(Inverse, inverse)            \
+    X(AddColumn, add_column) X(ConcatColumns, concat_columns) X(Columns, columns) X(Select, select)                \
+    X(PickEach, pick_each) X(Arrange, arrange) X(Hinge, hinge) X(Drawn, drawn) X(Reduce, reduce_along)             \
+    X(Convolve, convolve) X(Pool, pool) X(Greatest, greatest) X(Sums, sums) X(Sparsemax, sparsemax)                \
+    X(Constrained, constrained) X(Argmax, argmax) X(Broadcast, broadcast) X(Sum, sum) X(Call, call)
+#define RUNNER_SHARED_STEPS(X) X(LogSoftmax, softmax) X(Dot, reduce) X(SquaredNorm, reduce)
+// clang-format on
 
 class Runner {
   public:
@@ -62,73 +85,25 @@ class Runner {
     Rows values(const Work &work, Operand operand) const;
     Rows gradients(const Work &work, Operand operand) const;
 
-    void unary_each(const Work &work, const Step &step, const Signature &s);
-    void unary_each_back(const Work &work, const Step &step, const Signature &s);
-    void view(const Work &work, const Signature &s);
-    void view_back(const Work &work, const Signature &s);
+#define RUNNER_STEP(op, way)                                          \
+    void way(const Work &work, const Step &step, const Signature &s); \
+    void way##_back(const Work &work, const Step &step, const Signature &s);
+    RUNNER_STEPS(RUNNER_STEP)
+    RUNNER_STEP(Lstm, cell)
+#undef RUNNER_STEP
     const Node &root(const Work &work, int row) const;
-    void cell(const Work &work, const Step &step);
-    void cell_back(const Work &work, const Step &step);
-    void loss(const Work &work, const Step &step, const Signature &s);
-    void loss_back(const Work &work, const Step &step, const Signature &s);
-    void hinge(const Work &work, const Step &step, const Signature &s);
-    void hinge_back(const Work &work, const Step &step, const Signature &s);
     Block mask(const Work &work, const Signature &s);
-    void drawn(const Work &work, const Step &step, const Signature &s);
-    void drawn_back(const Work &work, const Step &step, const Signature &s);
     float *joined_of(const Signature &s);
     const float *join(const Work &work, const Signature &s, int i, float *to) const;
-    void reduce_along(const Work &work, const Step &step, const Signature &s);
-    void reduce_along_back(const Work &work, const Step &step, const Signature &s);
-    void softmax(const Work &work, const Step &step, const Signature &s);
-    void softmax_back(const Work &work, const Step &step, const Signature &s);
-    void sparsemax(const Work &work, const Step &step, const Signature &s);
-    void sparsemax_back(const Work &work, const Step &step, const Signature &s);
-    void constrained(const Work &work, const Step &step, const Signature &s);
-    void constrained_back(const Work &work, const Step &step, const Signature &s);
-    void argmax(const Work &work, const Step &step, const Signature &s);
-    void argmax_back(const Work &work, const Step &step, const Signature &s);
-    void reduce(const Work &work, const Step &step, const Signature &s);
-    void reduce_back(const Work &work, const Step &step, const Signature &s);
-    void concat(const Work &work, const Signature &s);
-    void concat_back(const Work &work, const Signature &s);
-    void multiply(const Work &work, const Step &step, const Signature &s);
-    void multiply_back(const Work &work, const Step &step, const Signature &s);
     void multiply_columns(const Work &work, const Step &step, const Signature &s);
     void multiply_columns_back(const Work &work, const Step &step, const Signature &s);
-    void inverse(const Work &work, const Step &step, const Signature &s);
-    void inverse_back(const Work &work, const Step &step, const Signature &s);
-    void add_column(const Work &work, const Step &step, const Signature &s);
-    void add_column_back(const Work &work, const Step &step, const Signature &s);
-    void concat_columns(const Work &work, const Signature &s);
-    void concat_columns_back(const Work &work, const Signature &s);
-    void columns(const Work &work, const Step &step, const Signature &s);
-    void columns_back(const Work &work, const Step &step, const Signature &s);
-    void select(const Work &work, const Step &step, const Signature &s);
-    void select_back(const Work &work, const Step &step, const Signature &s);
-    void pick_each(const Work &work, const Step &step, const Signature &s);
-    void pick_each_back(const Work &work, const Step &step, const Signature &s);
-    void arrange(const Work &work, const Step &step, const Signature &s);
-    void arrange_back(const Work &work, const Step &step, const Signature &s);
-    void convolve(const Work &work, const Step &step, const Signature &s);
-    void convolve_back(const Work &work, const Step &step, const Signature &s);
-    void pool(const Work &work, const Step &step, const Signature &s);
-    void pool_back(const Work &work, const Step &step, const Signature &s);
-    void greatest(const Work &work, const Step &step, const Signature &s);
-    void greatest_back(const Work &work, const Step &step, const Signature &s);
-    void sums(const Work &work, const Step &step, const Signature &s);
-    void sums_back(const Work &work, const Step &step, const Signature &s);
-    void broadcast(const Work &work, const Step &step, const Signature &s);
-    void broadcast_back(const Work &work, const Step &step, const Signature &s);
-    void sum(const Work &work);
-    void sum_back(const Work &work);
     struct Part {
         const int *nodes;
         int count, width;
         CallBatch::Argument argument;
     };
     Part part(const int *nodes, int count, int width, bool may_share, bool wants_grad);
-    void call(const Work &work, const Signature &s, bool forward);
+    void run_call(const Work &work, const Signature &s, bool forward);
 
     Graph &graph_;
     Groups &groups_;

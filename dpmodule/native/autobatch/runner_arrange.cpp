@@ -30,7 +30,7 @@ int parts_of(const Signature &s, const Shape &joined) {
 }  // namespace
 
 // Operands without a minibatch are repeated for each element.
-void Runner::concat_columns(const Work &work, const Signature &s) {
+void Runner::concat_columns(const Work &work, const Step &, const Signature &s) {
     const Shape &joined = graph_.signatures.shape(s.shape);
     const int rows = parts_of(s, joined), wide = s.width / rows;
     float *to = work.run->value + static_cast<std::ptrdiff_t>(work.first) * s.width;
@@ -47,7 +47,7 @@ void Runner::concat_columns(const Work &work, const Signature &s) {
     }
 }
 
-void Runner::concat_columns_back(const Work &work, const Signature &s) {
+void Runner::concat_columns_back(const Work &work, const Step &, const Signature &s) {
     const Shape &joined = graph_.signatures.shape(s.shape);
     const int rows = parts_of(s, joined), wide = s.width / rows;
     const float *from = work.run->grad + static_cast<std::ptrdiff_t>(work.first) * s.width;

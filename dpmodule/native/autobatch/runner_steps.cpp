@@ -22,6 +22,38 @@ float number_of(const Node &node) {
 
 }  // namespace
 
+void Runner::unary(const Work &work, const Step &step, const Signature &s) {
+    kernels().unary(static_cast<Unary>(s.kind), s.attr, work.count, s.width, value_of(work, step),
+                    read(work, step.in[0], s.width));
+}
+
+void Runner::unary_back(const Work &work, const Step &step, const Signature &s) {
+    Target to;
+    if (!target(work, step.in[0], s.width, to)) return;
+    const auto kind = static_cast<Unary>(s.kind);
+    const Block y = value_of(work, step), x = by_input(kind) ? read(work, step.in[0], s.width) : y;
+    kernels().unary_back(kind, s.attr, work.count, s.width, to.at, to.add, grad_of(work, step), x, y);
+    done(work, to, s.width);
+}
+
+void Runner::binary(const Work &work, const Step &step, const Signature &s) {
+    kernels().binary(static_cast<Binary>(s.kind), work.count, s.width, value_of(work, step),
+                     read(work, step.in[0], s.width), read(work, step.in[1], s.width));
+}
+
+void Runner::binary_back(const Work &work, const Step &step, const Signature &s) {
+    const auto kind = static_cast<Binary>(s.kind);
+    const bool plain = kind == Binary::Add || kind == Binary::Sub;
+    const Block dy = grad_of(work, step), y = value_of(work, step);
+    const Block a = plain ? dy : read(work, step.in[0], s.width), b = plain ? dy : read(work, step.in[1], s.width);
+    Target to;
+    for (int k = 0; k < 2; k++) {
+        if (!target(work, step.in[k], s.width, to)) continue;
+        kernels().binary_back(kind, k, work.count, s.width, to.at, to.add, dy, a, b, y);
+        done(work, to, s.width);
+    }
+}
+
 void Runner::unary_each(const Work &work, const Step &step, const Signature &s) {
     const Block y = value_of(work, step), x = read(work, step.in[0], s.width);
     for (int i = 0; i < work.count; i++) {
@@ -42,7 +74,7 @@ void Runner::unary_each_back(const Work &work, const Step &step, const Signature
 }
 
 // Views are copies only where gradients of single nodes are wanted.
-void Runner::view(const Work &work, const Signature &s) {
+void Runner::view(const Work &work, const Step &, const Signature &s) {
     const int *nodes = work.run->nodes(0) + work.first;
     float *to = work.run->value + static_cast<std::ptrdiff_t>(work.first) * s.width;
     for (int i = 0; i < work.count; i++, to += s.width) {
@@ -50,7 +82,7 @@ void Runner::view(const Work &work, const Signature &s) {
     }
 }
 
-void Runner::view_back(const Work &work, const Signature &s) {
+void Runner::view_back(const Work &work, const Step &, const Signature &s) {
     const int *nodes = work.run->nodes(0) + work.first;
     const float *from = work.run->grad + static_cast<std::ptrdiff_t>(work.first) * s.width;
     for (int i = 0; i < work.count; i++, from += s.width) {
@@ -58,8 +90,7 @@ void Runner::view_back(const Work &work, const Signature &s) {
     }
 }
 
-void Runner::cell(const Work &work, const Step &step) {
-    const Signature &s = graph_.signatures[step.sig];
+void Runner::cell(const Work &work, const Step &step, const Signature &s) {
     const int width = graph_.signatures.shape(s.shape).dims[0];
     const Block gates = value_of(work, work.group->steps[step.in[0].index]), out = value_of(work, step);
     const int *before = work.run->nodes(step.in[1].index) + work.first;
@@ -72,8 +103,7 @@ void Runner::cell(const Work &work, const Step &step) {
     }
 }
 
-void Runner::cell_back(const Work &work, const Step &step) {
-    const Signature &s = graph_.signatures[step.sig];
+void Runner::cell_back(const Work &work, const Step &step, const Signature &s) {
     const int width = graph_.signatures.shape(s.shape).dims[0];
     const Step &product = work.group->steps[step.in[0].index];
     const Block gates = value_of(work, product), dgates = grad_of(work, product);
@@ -182,7 +212,7 @@ void Runner::reduce_back(const Work &work, const Step &step, const Signature &s)
     }
 }
 
-void Runner::concat(const Work &work, const Signature &s) {
+void Runner::concat(const Work &work, const Step &, const Signature &s) {
     float *to = work.run->value + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
     for (std::size_t k = 0; k < s.widths.size(); to += s.widths[k++]) {
         gather(graph_, work.run->nodes(s.nargs > 1 ? static_cast<int>(k) : 0) + work.first, work.count, s.widths[k],
@@ -190,7 +220,7 @@ void Runner::concat(const Work &work, const Signature &s) {
     }
 }
 
-void Runner::concat_back(const Work &work, const Signature &s) {
+void Runner::concat_back(const Work &work, const Step &, const Signature &s) {
     float *from = work.run->grad + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
     for (std::size_t k = 0; k < s.widths.size(); from += s.widths[k++]) {
         scatter(graph_, work.run->nodes(s.nargs > 1 ? static_cast<int>(k) : 0) + work.first, work.count, s.widths[k],
@@ -198,7 +228,7 @@ void Runner::concat_back(const Work &work, const Signature &s) {
     }
 }
 
-void Runner::sum(const Work &work) {
+void Runner::sum(const Work &work, const Step &, const Signature &) {
     const Plan &plan = work.segment->plan;
     const int width = work.group->row;
     for (int row = work.first; row < work.first + work.count; row++) {
@@ -231,7 +261,7 @@ void Runner::sum(const Work &work) {
     }
 }
 
-void Runner::sum_back(const Work &work) {
+void Runner::sum_back(const Work &work, const Step &, const Signature &) {
     const Plan &plan = work.segment->plan;
     const int width = work.group->row;
     for (int row = work.first; row < work.first + work.count; row++) {
@@ -261,7 +291,11 @@ Runner::Part Runner::part(const int *nodes, int count, int width, bool may_share
     return found;
 }
 
-void Runner::call(const Work &work, const Signature &s, bool forward) {
+void Runner::call(const Work &work, const Step &, const Signature &s) { run_call(work, s, true); }
+
+void Runner::call_back(const Work &work, const Step &, const Signature &s) { run_call(work, s, false); }
+
+void Runner::run_call(const Work &work, const Signature &s, bool forward) {
     if (!forward && s.attr != 0) return;  // a constant
     const Plan &plan = work.segment->plan;
     const auto instance = [&](int i) -> const Instance & { return plan.instances[work.run->order[work.first + i]]; };

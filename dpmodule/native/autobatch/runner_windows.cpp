@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/pooling.hpp"
 #include "rows.hpp"
 #include "runner.hpp"
 
@@ -150,19 +151,17 @@ void Runner::pool(const Work &work, const Step &step, const Signature &s) {
     const Windows w(s);
     const Rows from = values(work, step.in[0]);
     float *to = value_of(work, step).at;
-    std::fill_n(to, static_cast<std::ptrdiff_t>(work.count) * s.width, -INFINITY);
-    for (int image = 0; image < work.count * w.batch; image++) {
-        const float *x = from[image / w.batch] + image % w.batch * w.pixels;
-        for (int p = 0; p < w.places; p++, to += w.channels) {
-            w.each(p, [&](int, int first, int numbers) {
-                for (int pixel = first; pixel < first + numbers; pixel += w.channels) {
-                    for (int c = 0; c < w.channels; c++) {
-                        const float v = x[pixel + c];
-                        to[c] = v > to[c] || v != v ? v : to[c];
-                    }
-                }
-            });
-        }
+    for (int i = 0; i < work.count; i++, to += s.width) {
+        max_pool({w.batch,
+                  w.channels,
+                  {w.height, w.width},
+                  {w.out_height, w.out_width},
+                  {w.tall, w.wide},
+                  {w.down, w.right},
+                  {w.top, w.left},
+                  from[i],
+                  to,
+                  1});
     }
 }
 

@@ -31,6 +31,12 @@ NAMED_ENUM(Arrangement, ARRANGEMENTS)
 NAMED_ENUM(Convolution, CONVOLUTIONS)
 
 struct Signature {
+    Signature() = default;
+    // Of as many operands as there are widths.
+    Signature(Op op, int kind, int shape, std::vector<int> widths, std::vector<int> params = {}, float attr = 0)
+        : op(op), kind(kind), attr(attr), shape(shape), nargs(static_cast<int>(widths.size())),
+          params(std::move(params)), widths(std::move(widths)) {}
+
     Op op = Op::Input;
     int kind = 0;  // which Unary or Binary; for Call the number of its Python object
     float attr = 0;

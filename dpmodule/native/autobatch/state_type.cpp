@@ -68,13 +68,7 @@ PyObject *transduce(PyObject *self, PyObject *const *args, Py_ssize_t count, PyO
         Nodes xs;
         if (count != 1 || keywords || !add_sequence(*state_of(self), args[0], xs))
             return call_slowly(self, "_run", args, count, keywords);
-        PyObject *outputs = PyList_New(xs.count);
-        for (int i = 0; outputs && i < xs.count; i++) {
-            PyObject *h = make_expression(xs.at[i]);
-            if (h) PyList_SET_ITEM(outputs, i, h);
-            else Py_CLEAR(outputs);
-        }
-        return outputs;
+        return list_of(static_cast<std::size_t>(xs.count), [&](std::size_t i) { return make_expression(xs.at[i]); });
     });
 }
 
@@ -95,19 +89,13 @@ PyObject *get_layers(PyObject *self, void *) {
     return guarded([&]() -> PyObject * {
         StateObject &state = *state_of(self);
         if (state.layers) return Py_NewRef(state.layers);
-        PyObject *all = PyTuple_New(state.count);
-        if (!all) return nullptr;
-        for (int l = 0; l < state.count; l++) {
+        PyObject *all = dpmodule::tuple_of(static_cast<std::size_t>(state.count), [&](std::size_t l) {
             PyObject *h = expression_at(state.outputs[l], state.version);
-            PyObject *layer = layers_of(state.cells)->has_memory
-                                  ? Py_BuildValue("(NN)", h, expression_at(state.outputs[l] + 1, state.version))
-                                  : Py_BuildValue("(N)", h);
-            if (!layer) {
-                Py_DECREF(all);
-                return nullptr;
-            }
-            PyTuple_SET_ITEM(all, l, layer);
-        }
+            return layers_of(state.cells)->has_memory
+                       ? Py_BuildValue("(NN)", h, expression_at(state.outputs[l] + 1, state.version))
+                       : Py_BuildValue("(N)", h);
+        });
+        if (!all) return nullptr;
         state.layers = Py_NewRef(all);
         return all;
     });
@@ -170,12 +158,10 @@ void release_chain(StateObject &state) {
 }
 
 void state_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     release_chain(*state_of(self));
     state_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 PyMemberDef state_members[] = {
@@ -225,13 +211,7 @@ PyType_Spec state_spec = {"dpmodule._native.AutobatchState", sizeof(StateObject)
 }  // namespace
 }  // namespace dpmodule::autobatch
 
-namespace dpmodule {
-
-int add_autobatch_state(PyObject *module) {
-    using namespace autobatch;
-    PyObject *type = PyType_FromSpec(&state_spec);
-    state_type = reinterpret_cast<PyTypeObject *>(type);  // kept for good
-    return type ? PyModule_AddObjectRef(module, "AutobatchState", type) : -1;
+int dpmodule::add_autobatch_state(PyObject *module) {
+    autobatch::state_type = add_type(module, autobatch::state_spec);
+    return autobatch::state_type ? 0 : -1;
 }
-
-}  // namespace dpmodule

@@ -8,7 +8,7 @@
 #include "errors.hpp"
 #include "python.hpp"
 #include "ready.hpp"
-#include "string_handle.hpp"
+#include "types.hpp"
 #include "zlib.hpp"
 
 namespace dpmodule {

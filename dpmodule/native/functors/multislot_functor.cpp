@@ -2,7 +2,7 @@
 #include "multislot.hpp"
 #include "python.hpp"
 #include "ready.hpp"
-#include "string_handle.hpp"
+#include "types.hpp"
 
 namespace dpmodule {
 namespace {
@@ -36,23 +36,11 @@ class MultiSlot final : public Ready<Parsed> {
 
     // (lines, consumed, [values, offsets, values, offsets, ...], bad lines, passed over)
     PyObject *give(const Parsed &made) const override {
-        PyObject *list = PyList_New(0);
-        for (auto column = made.columns.begin(); list && column != made.columns.end(); ++column) {
-            if (!append(list, column->first) || !append(list, column->second)) Py_CLEAR(list);
-        }
-        PyObject *passed = list ? make_memory(made.passed) : nullptr;
-        if (!passed) {
-            Py_XDECREF(list);
-            return nullptr;
-        }
-        return Py_BuildValue("nnNnN", made.lines, made.consumed, list, made.bad_lines, passed);
-    }
-
-    static bool append(PyObject *list, const Bytes &bytes) {
-        PyObject *memory = make_memory(bytes);
-        const bool fine = memory && PyList_Append(list, memory) == 0;
-        Py_XDECREF(memory);
-        return fine;
+        PyObject *list = list_of(2 * made.columns.size(), [&](std::size_t i) {
+            const auto &[values, offsets] = made.columns[i / 2];
+            return make_memory(i % 2 ? offsets : values);
+        });
+        return Py_BuildValue("nnNnN", made.lines, made.consumed, list, made.bad_lines, make_memory(made.passed));
     }
 
     const Bytes text_;

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "errors.hpp"
-#include "functor_type.hpp"
+#include "types.hpp"
 #include "python.hpp"
 
 namespace dpmodule {
@@ -18,9 +18,7 @@ PyTypeObject *ready_type = nullptr, *memory_type = nullptr;
 
 void memory_dealloc(PyObject *self) {
     reinterpret_cast<MemoryObject *>(self)->bytes.~Bytes();
-    PyTypeObject *type = Py_TYPE(self);
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 PyObject *ready_run(PyObject *self, PyObject *) {
@@ -60,8 +58,8 @@ PyType_Slot ready_slots[] = {
 
 PyType_Slot memory_slots[] = {
     {Py_tp_doc, const_cast<char *>("Memory that a functor made, as a writable buffer.")},
-    {Py_tp_dealloc, reinterpret_cast<void *>(memory_dealloc)},
-    {Py_bf_getbuffer, reinterpret_cast<void *>(memory_buffer)},
+    {Py_tp_dealloc, slot(memory_dealloc)},
+    {Py_bf_getbuffer, slot(memory_buffer)},
     {0, nullptr},
 };
 
@@ -69,10 +67,51 @@ constexpr unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATIO
 PyType_Spec ready_spec = {"dpmodule._native.ReadyFunctor", sizeof(FunctorObject), 0, flags, ready_slots};
 PyType_Spec memory_spec = {"dpmodule._native.Memory", sizeof(MemoryObject), 0, flags, memory_slots};
 
-int add_type(PyObject *module, PyType_Spec &spec, PyTypeObject *base, const char *name, PyTypeObject *&type) {
-    type = reinterpret_cast<PyTypeObject *>(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject *>(base)));
-    return type ? PyModule_AddObjectRef(module, name, reinterpret_cast<PyObject *>(type)) : -1;
+// A functor that calls Python, for work whose library was not found: slower, and it takes the GIL, but the same names work.
+class Callback final : public Functor {
+  public:
+    explicit Callback(PyObject *function) : function_(keep(function)) {}
+
+    void operator()() override {
+        if (finalizing()) throw Error(Kind::state, "Python is ending");
+        PyGILState_STATE state = PyGILState_Ensure();
+        PyObject *result = PyObject_CallNoArgs(function_.get());
+        PyObject *type = nullptr, *error = nullptr, *traceback = nullptr;
+        if (!result) {
+            PyErr_Fetch(&type, &error, &traceback);
+            PyErr_NormalizeException(&type, &error, &traceback);
+        }
+        Py_XDECREF(type);
+        Py_XDECREF(traceback);
+        Py_XSETREF(result_, result);
+        Py_XSETREF(error_, error);
+        PyGILState_Release(state);
+    }
+
+    PyObject *result() override {
+        if (result_) return Py_NewRef(result_);
+        if (error_) PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error_)), error_);
+        return nullptr;
+    }
+
+    ~Callback() override {
+        Py_XDECREF(result_);
+        Py_XDECREF(error_);
+    }
+
+  private:
+    const std::shared_ptr<PyObject> function_;
+    PyObject *result_ = nullptr, *error_ = nullptr;  // read and written with the GIL
+};
+
+PyObject *make_callback(PyObject *, PyObject *function) {
+    return ready_from([=] { return std::make_shared<Callback>(function); });
 }
+
+PyMethodDef callback_functions[] = {
+    {"callback", make_callback, METH_O, "callback(function): a functor that calls a function of Python."},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 }  // namespace
 
@@ -87,11 +126,10 @@ PyObject *make_memory(Bytes bytes) noexcept {
     return self;
 }
 
-PyObject *ready_failed() noexcept { return set_current_exception(); }
-
 int add_ready(PyObject *module) {
-    if (add_type(module, ready_spec, functor_type, "ReadyFunctor", ready_type) < 0) return -1;
-    return add_type(module, memory_spec, nullptr, "Memory", memory_type);
+    ready_type = add_type(module, ready_spec, functor_type);
+    memory_type = add_type(module, memory_spec);
+    return ready_type && memory_type ? PyModule_AddFunctions(module, callback_functions) : -1;
 }
 
 }  // namespace dpmodule

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dpmodule/functor.h"
+#include "errors.hpp"
 
 namespace dpmodule {
 
@@ -51,22 +52,16 @@ class Ready : public Functor {
 // Make the Python object of a functor: a new reference, or nullptr with an exception set, also for an empty pointer.
 PyObject *make_ready(std::shared_ptr<Functor> functor) noexcept;
 
-// Make the functor `make()` returns into its Python object; exceptions become Python's.
-template <typename Make>
-PyObject *ready_from(Make make) noexcept;
-
 // Make a Python object with a writable buffer over bytes whose owner takes writing.
 PyObject *make_memory(Bytes bytes) noexcept;
 
-// Set the Python exception of the C++ exception that is being handled. Returns nullptr.
-PyObject *ready_failed() noexcept;
-
+// Make the functor `make()` returns into its Python object; exceptions become Python's.
 template <typename Make>
 PyObject *ready_from(Make make) noexcept {
     try {
         return make_ready(make());
     } catch (...) {
-        return ready_failed();
+        return set_current_exception();
     }
 }
 

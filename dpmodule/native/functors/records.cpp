@@ -12,7 +12,7 @@
 #include "python.hpp"
 #include "quoted.hpp"
 #include "ready.hpp"
-#include "string_handle.hpp"
+#include "types.hpp"
 
 namespace dpmodule {
 namespace {
@@ -133,12 +133,7 @@ class Records final : public Ready<Found> {
 
     // (records, consumed)
     PyObject *give(const Found &made) const override {
-        PyObject *list = PyList_New(static_cast<Py_ssize_t>(made.records.size()));
-        for (std::size_t i = 0; list && i < made.records.size(); ++i) {
-            PyObject *handle = make_handle(made.records[i]);
-            if (handle) PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), handle);
-            else Py_CLEAR(list);
-        }
+        PyObject *list = list_of(made.records.size(), [&](std::size_t i) { return make_handle(made.records[i]); });
         return list ? Py_BuildValue("Nn", list, made.consumed) : nullptr;
     }
 

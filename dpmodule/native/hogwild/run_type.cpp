@@ -1,12 +1,145 @@
-// The Python type HogwildRun: workers at work. The GIL is free while somebody waits for them.
+// The Python type HogwildRun: workers at work, and plans as Python gives them (NativePlan in hogwild/native_engine.py). The GIL
+// is free while somebody waits for the workers.
 #include <algorithm>
+#include <cstring>
 #include <system_error>
 
 #include "errors.hpp"
-#include "python_plan.hpp"
+#include "kernels/update_python.hpp"
+#include "run.hpp"
 
 namespace dpmodule::hogwild {
 namespace {
+
+// Read each item of a sequence with read(item, record).
+template <class Record, class Read>
+bool read_each(PyObject *given, std::vector<Record> &records, Read read) {
+    PyObject *items = PySequence_Fast(given, "expected a sequence");
+    if (!items) return false;
+    bool fine = true;
+    for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(items); ++i) {
+        records.emplace_back();
+        fine = read(PySequence_Fast_GET_ITEM(items, i), records.back());
+    }
+    Py_DECREF(items);
+    return fine;
+}
+
+bool read_int(PyObject *given, int &number) {
+    number = static_cast<int>(PyLong_AsLong(given));
+    return number != -1 || !PyErr_Occurred();
+}
+
+bool read_float(PyObject *given, float &number) {
+    number = static_cast<float>(PyFloat_AsDouble(given));
+    return !PyErr_Occurred();
+}
+
+bool read_address(PyObject *given, float *&at) {
+    at = static_cast<float *>(PyLong_AsVoidPtr(given));
+    return at || !PyErr_Occurred();
+}
+
+bool read_slot(PyObject *given, SlotInput &input) {
+    const char *name, *table;
+    int is_float, is_dense, is_used, as_ids, as_numbers;
+    unsigned long long width, rows;
+    if (!PyArg_ParseTuple(given, "spppppKKs", &name, &is_float, &is_dense, &is_used, &as_ids, &as_numbers, &width,
+                          &rows, &table)) {
+        return false;
+    }
+    input.slot = {name, is_float != 0, is_dense != 0, is_used != 0, width};
+    input.as_ids = as_ids;
+    input.as_numbers = as_numbers;
+    input.rows = rows;
+    input.table = table;
+    return true;
+}
+
+bool read_parameter(PyObject *given, Parameter &parameter) {
+    const char *name;
+    long long rows, width;
+    PyObject *weight, *states, *rule;
+    int learns, all_rows;
+    if (!PyArg_ParseTuple(given, "sLLOOOdpp", &name, &rows, &width, &weight, &states, &rule, &parameter.lr_mult,
+                          &learns, &all_rows)) {
+        return false;
+    }
+    parameter.name = name;
+    parameter.rows = rows;
+    parameter.width = width;
+    parameter.learns = learns;
+    parameter.all_rows = all_rows;
+    std::vector<float *> found;
+    if (!read_address(weight, parameter.weight) || !vector::read_rule(rule, &parameter.rule)) return false;
+    if (!read_each(states, found, [](PyObject *one, float *&at) { return read_address(one, at); })) return false;
+    if (found.size() < static_cast<std::size_t>(learns ? vector::state_count(parameter.rule.kind) : 0) ||
+        found.size() > 3) {
+        PyErr_Format(PyExc_ValueError, "parameter %s has %zu states", name, found.size());
+        return false;
+    }
+    std::copy(found.begin(), found.end(), parameter.states);
+    return true;
+}
+
+bool read_value(PyObject *given, ValueShape &value) {
+    int single;
+    if (!PyArg_ParseTuple(given, "ip", &value.width, &single)) return false;
+    value.single = single;
+    return true;
+}
+
+// The number of a name in a list; false with Python's error set.
+template <std::size_t count>
+bool read_name(const char *name, const char *const (&names)[count], int &number) {
+    for (number = 0; number < static_cast<int>(count); ++number) {
+        if (std::strcmp(name, names[number]) == 0) return true;
+    }
+    PyErr_Format(PyExc_ValueError, "the engine knows nothing called %s", name);
+    return false;
+}
+
+bool read_step(PyObject *given, Step &step) {
+    const char *name, *function;
+    int kind;
+    PyObject *in, *ints, *floats;
+    if (!PyArg_ParseTuple(given, "ssiOOO", &name, &function, &step.out, &in, &ints, &floats) ||
+        !read_name(name, names_of_StepKind, kind)) {
+        return false;
+    }
+    step.kind = static_cast<StepKind>(kind);
+    const bool known = step.kind == StepKind::Pool     ? read_name(function, names_of_Pool, step.function)
+                       : step.kind == StepKind::Unary  ? read_name(function, vector::names_of_Unary, step.function)
+                       : step.kind == StepKind::Binary ? read_name(function, vector::names_of_Binary, step.function)
+                                                       : true;
+    return known && read_each(in, step.in, read_int) && read_each(ints, step.ints, read_int) &&
+           read_each(floats, step.floats, read_float);
+}
+
+bool read_fetch(PyObject *given, Fetch &fetch) { return PyArg_ParseTuple(given, "ii", &fetch.value, &fetch.slot); }
+
+bool read_part(PyObject *given, Part &part) {
+    const char *path;
+    long long begin, end;
+    unsigned long long skip;
+    Py_ssize_t number;
+    if (!PyArg_ParseTuple(given, "yLLKn", &path, &begin, &end, &skip, &number)) return false;
+    part = {path, begin, end, skip, static_cast<std::size_t>(number)};
+    return true;
+}
+
+bool read_plan(PyObject *given, Plan &plan) {
+    PyObject *slots, *parameters, *values, *steps, *outputs, *fetches, *watched;
+    if (!PyArg_ParseTuple(given, "iOOOOOOO", &plan.batch_size, &slots, &parameters, &values, &steps, &outputs, &fetches,
+                          &watched))
+        return false;
+    return read_each(slots, plan.slots, read_slot) && read_each(parameters, plan.parameters, read_parameter) &&
+           read_each(values, plan.values, read_value) && read_each(steps, plan.steps, read_step) &&
+           read_each(outputs, plan.outputs, read_int) && read_each(fetches, plan.fetches, read_fetch) &&
+           read_each(watched, plan.watched, read_int);
+}
+
+bool read_parts(PyObject *given, std::vector<Part> &parts) { return read_each(given, parts, read_part); }
 
 struct RunObject {
     PyObject_HEAD std::unique_ptr<Run> run;
@@ -81,14 +214,12 @@ PyObject *new_run(PyTypeObject *type, PyObject *args, PyObject *) {
 }
 
 void run_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     auto &run = reinterpret_cast<RunObject *>(self)->run;
     Py_BEGIN_ALLOW_THREADS
     run.reset();
     Py_END_ALLOW_THREADS
     run.~unique_ptr();
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 PyObject *run_wait(PyObject *self, PyObject *seconds) {
@@ -143,20 +274,10 @@ PyObject *run_failed_at(PyObject *self, PyObject *) {
 
 PyObject *run_updates(PyObject *self, PyObject *) { return PyLong_FromUnsignedLongLong(run_of(self).updates()); }
 
-PyObject *floats_of(const std::vector<Tally> &sums) {
-    PyObject *made = PyTuple_New(static_cast<Py_ssize_t>(sums.size()));
-    for (std::size_t i = 0; made && i < sums.size(); ++i) {
-        PyObject *one = PyFloat_FromDouble(sums[i].value());
-        if (one) PyTuple_SET_ITEM(made, static_cast<Py_ssize_t>(i), one);
-        else Py_CLEAR(made);
-    }
-    return made;
-}
-
 // (examples, batches, skipped, part, (read, parse, forward, backward, update), sums)
 PyObject *stats_of(const WorkerProgress &worker) {
-    PyObject *sums = floats_of(worker.sums);
-    if (!sums) return nullptr;
+    PyObject *sums =
+        tuple_of(worker.sums.size(), [&](std::size_t i) { return PyFloat_FromDouble(worker.sums[i].value()); });
     return Py_BuildValue("KKKn(ddddd)N", static_cast<unsigned long long>(worker.examples.load()),
                          static_cast<unsigned long long>(worker.batches.load()),
                          static_cast<unsigned long long>(worker.reader.skipped.load()),
@@ -167,13 +288,8 @@ PyObject *stats_of(const WorkerProgress &worker) {
 
 PyObject *run_stats(PyObject *self, PyObject *) {
     const Run &run = run_of(self);
-    PyObject *list = PyList_New(0);
-    for (int i = 0; list && i < run.options().workers; ++i) {
-        PyObject *one = stats_of(run.worker(i));
-        if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
-        Py_XDECREF(one);
-    }
-    return list;
+    return list_of(static_cast<std::size_t>(run.options().workers),
+                   [&](std::size_t i) { return stats_of(run.worker(static_cast<int>(i))); });
 }
 
 PyObject *bytes_of(const void *at, std::size_t size) {
@@ -187,16 +303,11 @@ PyObject *run_take(PyObject *self, PyObject *number) {
         return PyErr_Occurred() ? nullptr : set_error(Kind::bounds, "there is no such worker");
     }
     const Recorder::Record record = run_of(self).worker(static_cast<int>(worker)).recorder.take();
-    PyObject *list = PyList_New(0);
-    const auto append = [&](PyObject *bytes) {
-        if (!bytes || PyList_Append(list, bytes) < 0) Py_CLEAR(list);
-        Py_XDECREF(bytes);
-    };
-    if (list) append(bytes_of(record.lines.data(), record.lines.size() * sizeof(int)));
-    for (std::size_t i = 0; list && i < record.values.size(); ++i) {
-        append(bytes_of(record.values[i].data(), record.values[i].size() * sizeof(float)));
-    }
-    return list;
+    return list_of(1 + record.values.size(), [&](std::size_t i) {
+        if (i == 0) return bytes_of(record.lines.data(), record.lines.size() * sizeof(int));
+        const std::vector<float> &numbers = record.values[i - 1];
+        return bytes_of(numbers.data(), numbers.size() * sizeof(float));
+    });
 }
 
 PyMethodDef run_methods[] = {
@@ -238,10 +349,4 @@ PyType_Spec run_spec = {"dpmodule._native.HogwildRun", sizeof(RunObject), 0, Py_
 }  // namespace
 }  // namespace dpmodule::hogwild
 
-int dpmodule::add_hogwild_run(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&hogwild::run_spec);
-    if (!type) return -1;
-    if (PyModule_AddObject(module, "HogwildRun", type) == 0) return 0;  // takes the reference
-    Py_DECREF(type);
-    return -1;
-}
+int dpmodule::add_hogwild_run(PyObject *module) { return add_type(module, hogwild::run_spec) ? 0 : -1; }

@@ -1,4 +1,4 @@
-#include "csv.hpp"
+#include "texts.hpp"
 
 #include <type_traits>
 

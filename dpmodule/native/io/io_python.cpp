@@ -3,9 +3,8 @@
 #include <new>
 
 #include "addresses.hpp"
-#include "csv.hpp"
-#include "libsvm.hpp"
 #include "pixels.hpp"
+#include "texts.hpp"
 
 namespace dpmodule {
 namespace io {

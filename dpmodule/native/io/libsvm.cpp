@@ -1,4 +1,4 @@
-#include "libsvm.hpp"
+#include "texts.hpp"
 
 #include <cstring>
 

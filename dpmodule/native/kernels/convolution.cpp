@@ -358,7 +358,7 @@ struct Step {
 void wait_for(const Step &step) {
     for (int turn = 0; step.done.load(std::memory_order_acquire) < step.shares.size(); ++turn) {
         if (turn < kTurns) {
-            __builtin_ia32_pause();
+            relax();
         } else {
             std::this_thread::yield();  // the other thread may have none but this processor
         }

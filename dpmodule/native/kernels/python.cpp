@@ -153,20 +153,13 @@ PyObject *count_updates(PyObject *, PyObject *const *given, Py_ssize_t count) {
     std::int64_t *counts;
     Py_ssize_t size;
     if (!Arguments(given, 2, 2).read(counts, size)) return nullptr;
-    PyObject *const found = PyList_New(PyList_GET_SIZE(given[2]));
-    for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(given[2]); ++i) {
-        const Py_ssize_t at = PyLong_AsSsize_t(PyList_GET_ITEM(given[2], i));
-        const bool inside = at >= 0 && at < size;
-        if (!inside && !PyErr_Occurred()) PyErr_Format(PyExc_IndexError, "there is no count %zd among %zd", at, size);
-        PyObject *const now =
-            inside ? PyLong_FromLongLong(__atomic_add_fetch(counts + at, std::int64_t{1}, __ATOMIC_RELAXED)) : nullptr;
-        if (!now) {
-            Py_DECREF(found);
-            return nullptr;
-        }
-        PyList_SET_ITEM(found, i, now);
-    }
-    return found;
+    return list_of(static_cast<std::size_t>(PyList_GET_SIZE(given[2])), [&](std::size_t i) -> PyObject * {
+        const Py_ssize_t at = PyLong_AsSsize_t(PyList_GET_ITEM(given[2], static_cast<Py_ssize_t>(i)));
+        if (at >= 0 && at < size)
+            return PyLong_FromLongLong(__atomic_add_fetch(counts + at, std::int64_t{1}, __ATOMIC_RELAXED));
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_IndexError, "there is no count %zd among %zd", at, size);
+        return nullptr;
+    });
 }
 
 #if defined(__x86_64__)

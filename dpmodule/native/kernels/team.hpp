@@ -26,4 +26,13 @@ void in_ranges(std::ptrdiff_t count, std::ptrdiff_t threads, const Work &work) {
              [&](std::ptrdiff_t part) { work(count * part / parts, count * (part + 1) / parts); });
 }
 
+// Let the processor's other thread run for a moment.
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
 }  // namespace dpmodule

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/team.hpp"
+
 namespace dpmodule::pipe {
 
 enum Side { writer = 0, reader = 1 };
@@ -70,15 +72,6 @@ class Memory {
 
 // Whether a wait may begin by watching the other processor for a few microseconds.
 bool may_spin();
-
-// Let the processor's other thread run for a moment.
-inline void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
 
 // Wait for descriptors, those of -1 left out, at most for some seconds (below 0: for ever).
 // Returns `Found` added up, or -1 if a signal came first. Empties the first descriptor if it is readable.

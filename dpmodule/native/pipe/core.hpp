@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 
+#include "errors.hpp"
 #include "pipe/control.hpp"
 
 namespace dpmodule::pipe {
@@ -93,6 +94,33 @@ PyObject *wait_for(Waiting &waiting, Control &control, PyObject *seconds, IsRead
     return PyLong_FromLong(found < 0 ? 0 : found);
 }
 
+inline Control &control_of(Control &control) { return control; }
+inline Control &control_of(const std::shared_ptr<Control> &control) { return *control; }
+
+// Methods that both types have; `side_of` gives what an object of the type holds.
+template <auto side_of>
+struct SideMethods {
+    static PyObject *arm(PyObject *self, PyObject *) {
+        auto &side = side_of(self);
+        return PyBool_FromLong(Waiting::arm(control_of(side.control), [&] { return side.is_ready(); }));
+    }
+    static PyObject *wait(PyObject *self, PyObject *seconds) {
+        auto &side = side_of(self);
+        return wait_for(side.waiting, control_of(side.control), seconds, [&] { return side.is_ready(); });
+    }
+    static PyObject *watch(PyObject *self, PyObject *arguments) {
+        int socket, process;
+        if (!PyArg_ParseTuple(arguments, "ii", &socket, &process)) return nullptr;
+        side_of(self).waiting.watch(socket, process);
+        Py_RETURN_NONE;
+    }
+    static PyObject *release(PyObject *self, PyObject *) {
+        side_of(self).release();
+        Py_RETURN_NONE;
+    }
+    static PyObject *is_busy(PyObject *self, void *) { return PyBool_FromLong(side_of(self).busy); }
+};
+
 // The leaves of a structure being built; those not taken are dropped. Needs the GIL.
 class Made {
   public:
@@ -121,8 +149,5 @@ class Made {
     PyObject **objects_;
     int size_, count_ = 0;
 };
-
-// Inside a catch block: set the matching Python exception; returns nullptr.
-PyObject *raise_current();
 
 }  // namespace dpmodule::pipe

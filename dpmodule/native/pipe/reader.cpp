@@ -27,7 +27,7 @@ struct Slot {
 struct State {
     State(int fd, int own_fd, int other_fd)
         : control(std::make_shared<Control>(fd, other_fd, reader)), waiting(own_fd), slots(control->slots()) {}
-    ~State() { clear(); }
+    ~State() { release(); }
 
     std::shared_ptr<Control> control;
     Waiting waiting;
@@ -46,7 +46,7 @@ struct State {
     void take() {
         control->tail().store(control->tail().load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
-    void clear() {
+    void release() {
         for (Slot &slot : slots) slot.clear();
         shared.clear();
     }
@@ -95,7 +95,7 @@ PyObject *recv(PyObject *self, PyObject *) {
     try {
         made = build(state, *loan, *outline);
     } catch (...) {
-        raise_current();
+        set_current_exception();
     }
     loan->finish();
     if (made) cast(self)->received++;
@@ -148,20 +148,16 @@ PyObject *reader_set_slot(PyObject *self, PyObject *arguments) {
     if (number < 0 || number >= static_cast<int>(state.slots.size())) {
         return PyErr_Format(PyExc_IndexError, "no slot %d", number);
     }
-    try {
-        auto compiled = Outline::compile(outline);
-        if (!compiled) return nullptr;
-        auto memory = std::make_shared<Memory>(fd, size);
-        if (Table(*memory).leaves != compiled->leaves()) {
-            return PyErr_Format(PyExc_RuntimeError, "slot %d: table and outline differ", number);
-        }
-        auto *loan = new Loan(state.control, std::move(memory), number);
-        state.slots[number].clear();
-        state.slots[number].loan = loan;
-        state.slots[number].outline = std::move(compiled);
-    } catch (...) {
-        return raise_current();
+    auto compiled = Outline::compile(outline);
+    if (!compiled) return nullptr;
+    auto memory = std::make_shared<Memory>(fd, size);
+    if (Table(*memory).leaves != compiled->leaves()) {
+        return PyErr_Format(PyExc_RuntimeError, "slot %d: table and outline differ", number);
     }
+    auto *loan = new Loan(state.control, std::move(memory), number);
+    state.slots[number].clear();
+    state.slots[number].loan = loan;
+    state.slots[number].outline = std::move(compiled);
     Py_RETURN_NONE;
 }
 
@@ -177,11 +173,7 @@ PyObject *set_shared(PyObject *self, PyObject *arguments) {
     int fd;
     Py_ssize_t size;
     if (!PyArg_ParseTuple(arguments, "Lin", &number, &fd, &size)) return nullptr;
-    try {
-        state_of(self).shared[number] = std::make_shared<Memory>(fd, size);
-    } catch (...) {
-        return raise_current();
-    }
+    state_of(self).shared[number] = std::make_shared<Memory>(fd, size);
     Py_RETURN_NONE;
 }
 
@@ -192,29 +184,7 @@ PyObject *forget_shared(PyObject *self, PyObject *argument) {
     Py_RETURN_NONE;
 }
 
-PyObject *reader_arm(PyObject *self, PyObject *) {
-    State &state = state_of(self);
-    return PyBool_FromLong(Waiting::arm(*state.control, [&] { return state.is_ready(); }));
-}
-
-PyObject *reader_wait(PyObject *self, PyObject *seconds) {
-    State &state = state_of(self);
-    return wait_for(state.waiting, *state.control, seconds, [&] { return state.is_ready(); });
-}
-
-PyObject *reader_watch(PyObject *self, PyObject *arguments) {
-    int socket, process;
-    if (!PyArg_ParseTuple(arguments, "ii", &socket, &process)) return nullptr;
-    state_of(self).waiting.watch(socket, process);
-    Py_RETURN_NONE;
-}
-
-PyObject *reader_get_busy(PyObject *self, void *) { return PyBool_FromLong(state_of(self).busy); }
-
-PyObject *reader_release(PyObject *self, PyObject *) {
-    state_of(self).clear();
-    Py_RETURN_NONE;
-}
+using ReaderMethods = SideMethods<state_of>;
 
 PyObject *reader_make(PyTypeObject *type, PyObject *arguments, PyObject *) {
     PyObject *table;
@@ -227,16 +197,14 @@ PyObject *reader_make(PyTypeObject *type, PyObject *arguments, PyObject *) {
         cast(self)->state = new State(fd, own_fd, other_fd);
     } catch (...) {
         Py_DECREF(self);
-        return raise_current();
+        return set_current_exception();
     }
     return self;
 }
 
 void reader_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     delete cast(self)->state;
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 PyMethodDef reader_methods[] = {
@@ -245,16 +213,18 @@ PyMethodDef reader_methods[] = {
     {"recv_soon", recv_soon, METH_NOARGS, "Like recv, but if there is none watch for one for a few microseconds."},
     {"recv_wait", recv_wait, METH_NOARGS, "Like recv, but wait for one; NotImplemented if something else comes first."},
     {"peek", peek, METH_NOARGS, "Return the next message's word, 0 if there is none."},
-    {"skip", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(skip)), METH_FASTCALL,
+    {"skip", reinterpret_cast<PyCFunction>(slot(skip)), METH_FASTCALL,
      "skip([slot]): count the next message as taken, and give a slot back."},
-    {"set_slot", reader_set_slot, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
+    {"set_slot", guard<reader_set_slot>, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
     {"unset_slot", reader_unset_slot, METH_O, "Forget the memory of a slot."},
-    {"set_shared", set_shared, METH_VARARGS, "set_shared(number, fd, size): map a shared block."},
+    {"set_shared", guard<set_shared>, METH_VARARGS, "set_shared(number, fd, size): map a shared block."},
     {"forget_shared", forget_shared, METH_O, "Let go of a shared block."},
-    {"arm", reader_arm, METH_NOARGS, "Say whether there is work; if not, the next piece of it wakes the signal."},
-    {"watch", reader_watch, METH_VARARGS, "watch(socket, process): end waiting for news from these, too; -1 for none."},
-    {"wait", reader_wait, METH_O, "wait(seconds): block until there is work or news."},
-    {"release", reader_release, METH_NOARGS, "Let go of all memory; received tensors keep their own part."},
+    {"arm", ReaderMethods::arm, METH_NOARGS,
+     "Say whether there is work; if not, the next piece of it wakes the signal."},
+    {"watch", ReaderMethods::watch, METH_VARARGS,
+     "watch(socket, process): end waiting for news from these, too; -1 for none."},
+    {"wait", ReaderMethods::wait, METH_O, "wait(seconds): block until there is work or news."},
+    {"release", ReaderMethods::release, METH_NOARGS, "Let go of all memory; received tensors keep their own part."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -265,13 +235,13 @@ PyMemberDef members[] = {
 };
 
 PyGetSetDef reader_properties[] = {
-    {"busy", reader_get_busy, nullptr, "Whether a thread waits.", nullptr},
+    {"busy", ReaderMethods::is_busy, nullptr, "Whether a thread waits.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyType_Slot reader_slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(reader_make)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(reader_dealloc)},
+    {Py_tp_new, slot(reader_make)},
+    {Py_tp_dealloc, slot(reader_dealloc)},
     {Py_tp_methods, reader_methods},
     {Py_tp_members, members},
     {Py_tp_getset, reader_properties},
@@ -283,12 +253,6 @@ PyType_Spec reader_spec = {"dpmodule._native.PipeReader", sizeof(Reader), 0, Py_
 }  // namespace
 }  // namespace pipe
 
-int add_pipe_reader(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&pipe::reader_spec);
-    if (!type) return -1;
-    int failed = PyModule_AddObjectRef(module, "PipeReader", type);
-    Py_DECREF(type);
-    return failed;
-}
+int add_pipe_reader(PyObject *module) { return add_type(module, pipe::reader_spec) ? 0 : -1; }
 
 }  // namespace dpmodule

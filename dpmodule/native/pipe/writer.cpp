@@ -45,53 +45,38 @@ PyObject *send_with(PyObject *self, PyObject *const *arguments, Py_ssize_t count
         Status found = sending.send(arguments[0], static_cast<int>(leased));
         return found == failed ? nullptr : PyLong_FromLong(found);
     } catch (...) {
-        return raise_current();
+        return set_current_exception();
     }
 }
 
 // As send, but watches for a slot for a few microseconds if none is free.
 PyObject *send_soon(PyObject *self, PyObject *value) {
     Sending &sending = sending_of(self);
-    try {
-        Status found = sending.send(value, -1);
-        if (found == full && sending.waiting.spin_unlocked([&] { return sending.is_ready(); })) {
-            found = sending.send(value, -1);
-        }
-        return found == failed ? nullptr : PyLong_FromLong(found);
-    } catch (...) {
-        return raise_current();
+    Status found = sending.send(value, -1);
+    if (found == full && sending.waiting.spin_unlocked([&] { return sending.is_ready(); })) {
+        found = sending.send(value, -1);
     }
+    return found == failed ? nullptr : PyLong_FromLong(found);
 }
 
 // As send, but waits for a slot. `full` if something else comes first.
 PyObject *send_wait(PyObject *self, PyObject *value) {
-    try {
-        Status found = sending_of(self).send_wait(value);
-        return found == failed ? nullptr : PyLong_FromLong(found);
-    } catch (...) {
-        return raise_current();
-    }
+    Status found = sending_of(self).send_wait(value);
+    return found == failed ? nullptr : PyLong_FromLong(found);
 }
 
 PyObject *fits(PyObject *self, PyObject *value) {
-    try {
-        int found = sending_of(self).fits(value);
-        return found < 0 ? nullptr : PyBool_FromLong(found);
-    } catch (...) {
-        return raise_current();
-    }
+    int found = sending_of(self).fits(value);
+    return found < 0 ? nullptr : PyBool_FromLong(found);
 }
 
 PyObject *free_slots(PyObject *self, PyObject *) {
     Sending &sending = sending_of(self);
-    PyObject *found = PyList_New(0);
-    for (int i = 0; found && i < static_cast<int>(sending.slots.size()); i++) {
-        if (!sending.is_free(i)) continue;
-        PyObject *number = PyLong_FromLong(i);
-        if (!number || PyList_Append(found, number) < 0) Py_CLEAR(found);
-        Py_XDECREF(number);
+    std::vector<int> found;
+    for (int i = 0; i < static_cast<int>(sending.slots.size()); i++) {
+        if (sending.is_free(i)) found.push_back(i);
     }
-    return found;
+    return list_of(found.size(), [&](size_t i) { return PyLong_FromLong(found[i]); });
 }
 
 PyObject *writer_set_slot(PyObject *self, PyObject *arguments) {
@@ -104,20 +89,16 @@ PyObject *writer_set_slot(PyObject *self, PyObject *arguments) {
     if (number < 0 || number >= static_cast<int>(sending.slots.size())) {
         return PyErr_Format(PyExc_IndexError, "no slot %d", number);
     }
-    try {
-        auto compiled = Outline::compile(outline);
-        if (!compiled) return nullptr;
-        auto memory = std::make_shared<Memory>(fd, size);
-        Table table(*memory);
-        if (table.leaves != compiled->leaves()) {
-            return PyErr_Format(PyExc_RuntimeError, "slot %d: table and outline differ", number);
-        }
-        std::vector<Home> homes;
-        for (int i = 0; i < table.leaves; i++) homes.push_back({table[i].offset, table[i].capacity});
-        sending.slots[number] = {std::move(memory), std::move(compiled), std::move(homes), table.axes};
-    } catch (...) {
-        return raise_current();
+    auto compiled = Outline::compile(outline);
+    if (!compiled) return nullptr;
+    auto memory = std::make_shared<Memory>(fd, size);
+    Table table(*memory);
+    if (table.leaves != compiled->leaves()) {
+        return PyErr_Format(PyExc_RuntimeError, "slot %d: table and outline differ", number);
     }
+    std::vector<Home> homes;
+    for (int i = 0; i < table.leaves; i++) homes.push_back({table[i].offset, table[i].capacity});
+    sending.slots[number] = {std::move(memory), std::move(compiled), std::move(homes), table.axes};
     Py_RETURN_NONE;
 }
 
@@ -168,14 +149,10 @@ PyObject *lease(PyObject *self, PyObject *argument) {
     WriterSlot *slot = laid_out(sending, number);
     if (!slot) return nullptr;
     PyObject *made = nullptr;
-    try {
-        Made leaves(slot->outline->leaves());
-        bool good = true;
-        for (int i = 0; good && i < leaves.size(); i++) good = leaves.add(writable(slot->memory, i));
-        if (good) made = slot->outline->build(leaves.take());
-    } catch (...) {
-        return raise_current();
-    }
+    Made leaves(slot->outline->leaves());
+    bool good = true;
+    for (int i = 0; good && i < leaves.size(); i++) good = leaves.add(writable(slot->memory, i));
+    if (good) made = slot->outline->build(leaves.take());
     if (made) sending.control.slot(static_cast<int>(number)).store(1, std::memory_order_relaxed);
     return made;
 }
@@ -219,28 +196,17 @@ PyObject *places(PyObject *self, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "O!i", &PyList_Type, &given, &number)) return nullptr;
     WriterSlot *slot = laid_out(sending_of(self), number);
     if (!slot) return nullptr;
-    PyObject *found = PyList_New(PyList_GET_SIZE(given));
-    for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(given); i++) {
-        long place = place_of(PyList_GET_ITEM(given, i), *slot);
-        PyObject *made = place == -2 ? nullptr : PyLong_FromLong(place);
-        if (!made) {
-            Py_CLEAR(found);
-        } else {
-            PyList_SET_ITEM(found, i, made);
-        }
-    }
-    return found;
+    return list_of(static_cast<size_t>(PyList_GET_SIZE(given)), [&](size_t i) -> PyObject * {
+        long place = place_of(PyList_GET_ITEM(given, static_cast<Py_ssize_t>(i)), *slot);
+        return place == -2 ? nullptr : PyLong_FromLong(place);
+    });
 }
 
 PyObject *know(PyObject *self, PyObject *arguments) {
     unsigned long long start;
     Py_ssize_t size;
     if (!PyArg_ParseTuple(arguments, "Kn", &start, &size)) return nullptr;
-    try {
-        sending_of(self).remember(reinterpret_cast<const char *>(static_cast<uintptr_t>(start)), size);
-    } catch (...) {
-        return raise_current();
-    }
+    sending_of(self).remember(reinterpret_cast<const char *>(static_cast<uintptr_t>(start)), size);
     Py_RETURN_NONE;
 }
 
@@ -251,27 +217,7 @@ PyObject *publish(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-PyObject *writer_arm(PyObject *self, PyObject *) {
-    Sending &sending = sending_of(self);
-    return PyBool_FromLong(Waiting::arm(sending.control, [&] { return sending.is_ready(); }));
-}
-
-PyObject *writer_wait(PyObject *self, PyObject *seconds) {
-    Sending &sending = sending_of(self);
-    return wait_for(sending.waiting, sending.control, seconds, [&] { return sending.is_ready(); });
-}
-
-PyObject *writer_watch(PyObject *self, PyObject *arguments) {
-    int socket, process;
-    if (!PyArg_ParseTuple(arguments, "ii", &socket, &process)) return nullptr;
-    sending_of(self).waiting.watch(socket, process);
-    Py_RETURN_NONE;
-}
-
-PyObject *writer_release(PyObject *self, PyObject *) {
-    sending_of(self).release();
-    Py_RETURN_NONE;
-}
+using WriterMethods = SideMethods<sending_of>;
 
 PyObject *writer_make(PyTypeObject *type, PyObject *arguments, PyObject *) {
     PyObject *table, *find;
@@ -284,19 +230,16 @@ PyObject *writer_make(PyTypeObject *type, PyObject *arguments, PyObject *) {
         reinterpret_cast<Writer *>(self)->sending = new Sending(fd, own_fd, other_fd, find);
     } catch (...) {
         Py_DECREF(self);
-        return raise_current();
+        return set_current_exception();
     }
     return self;
 }
 
 void writer_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
     delete reinterpret_cast<Writer *>(self)->sending;
-    type->tp_free(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
-PyObject *writer_get_busy(PyObject *self, void *) { return PyBool_FromLong(sending_of(self).busy); }
 PyObject *get_frames(PyObject *self, void *) { return PyLong_FromUnsignedLong(sending_of(self).frames); }
 PyObject *get_sent(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(sending_of(self).messages); }
 PyObject *get_zero_copy(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(sending_of(self).zero_copy); }
@@ -310,31 +253,34 @@ int set_frames(PyObject *self, PyObject *value, void *) {
 }
 
 PyMethodDef writer_methods[] = {
-    {"send", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(send_with)), METH_FASTCALL,
+    {"send", reinterpret_cast<PyCFunction>(slot(send_with)), METH_FASTCALL,
      "send(value[, slot]): send a structure if a free slot, or the one named, has its outline and room; else say why "
      "not."},
-    {"send_soon", send_soon, METH_O, "Like send(value), but if no slot is free watch for one for a few microseconds."},
-    {"send_wait", send_wait, METH_O, "Like send(value), but wait for a slot; FULL if something else comes first."},
-    {"fits", fits, METH_O, "Say whether a value has the outline of a slot, and tensors that can be sent."},
+    {"send_soon", guard<send_soon>, METH_O,
+     "Like send(value), but if no slot is free watch for one for a few microseconds."},
+    {"send_wait", guard<send_wait>, METH_O,
+     "Like send(value), but wait for a slot; FULL if something else comes first."},
+    {"fits", guard<fits>, METH_O, "Say whether a value has the outline of a slot, and tensors that can be sent."},
     {"free_slots", free_slots, METH_NOARGS, "Return the slots that may be written to."},
-    {"set_slot", writer_set_slot, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
+    {"set_slot", guard<writer_set_slot>, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
     {"unset_slot", writer_unset_slot, METH_O, "Forget the memory of a slot."},
     {"shape", shape, METH_VARARGS, "shape(slot, leaves): describe contiguous tensors like these in a slot."},
-    {"lease", lease, METH_O, "Take a free slot and return its structure for filling in."},
+    {"lease", guard<lease>, METH_O, "Take a free slot and return its structure for filling in."},
     {"unlease", unlease, METH_O, "Give a leased slot back unsent."},
     {"commit", commit, METH_O, "Send a leased slot as it is."},
     {"places", places, METH_VARARGS, "places(leaves, slot): in which leaf's place of a slot each tensor lies, or -1."},
-    {"know", know, METH_VARARGS, "know(start, size): tensors at these addresses lie in a shared block."},
+    {"know", guard<know>, METH_VARARGS, "know(start, size): tensors at these addresses lie in a shared block."},
     {"publish", publish, METH_VARARGS, "publish(kind[, slot]): make a message visible to the reader and wake it."},
-    {"arm", writer_arm, METH_NOARGS, "Say whether a slot is free; if not, the next one wakes the signal."},
-    {"watch", writer_watch, METH_VARARGS, "watch(socket, process): end waiting for news from these, too; -1 for none."},
-    {"wait", writer_wait, METH_O, "wait(seconds): block until a slot is free or there is news."},
-    {"release", writer_release, METH_NOARGS, "Let go of all memory; what lives in it keeps its own part."},
+    {"arm", WriterMethods::arm, METH_NOARGS, "Say whether a slot is free; if not, the next one wakes the signal."},
+    {"watch", WriterMethods::watch, METH_VARARGS,
+     "watch(socket, process): end waiting for news from these, too; -1 for none."},
+    {"wait", WriterMethods::wait, METH_O, "wait(seconds): block until a slot is free or there is news."},
+    {"release", WriterMethods::release, METH_NOARGS, "Let go of all memory; what lives in it keeps its own part."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef writer_properties[] = {
-    {"busy", writer_get_busy, nullptr, "Whether a call is under way, in another thread.", nullptr},
+    {"busy", WriterMethods::is_busy, nullptr, "Whether a call is under way, in another thread.", nullptr},
     {"frames", get_frames, set_frames, "How many frames have been sent.", nullptr},
     {"sent", get_sent, nullptr, "How many structures have been sent.", nullptr},
     {"zero_copy", get_zero_copy, nullptr, "How many tensors went without a copy.", nullptr},
@@ -343,8 +289,8 @@ PyGetSetDef writer_properties[] = {
 };
 
 PyType_Slot writer_slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(writer_make)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(writer_dealloc)},
+    {Py_tp_new, slot(writer_make)},
+    {Py_tp_dealloc, slot(writer_dealloc)},
     {Py_tp_methods, writer_methods},
     {Py_tp_getset, writer_properties},
     {Py_tp_doc,
@@ -356,12 +302,6 @@ PyType_Spec writer_spec = {"dpmodule._native.PipeWriter", sizeof(Writer), 0, Py_
 }  // namespace
 }  // namespace pipe
 
-int add_pipe_writer(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&pipe::writer_spec);
-    if (!type) return -1;
-    int failed = PyModule_AddObjectRef(module, "PipeWriter", type);
-    Py_DECREF(type);
-    return failed;
-}
+int add_pipe_writer(PyObject *module) { return add_type(module, pipe::writer_spec) ? 0 : -1; }
 
 }  // namespace dpmodule

@@ -8,15 +8,12 @@ from collections.abc import Callable
 
 import torch
 
+from ...ops.nn.rnn_weights import ONNX_GATES, gates
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
 from .control import each_step
 from .forms import transpose, unsqueeze
 from .value import OnnxValue
-
-_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-_ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
-"""Which of ONNX's gates each of ours is."""
 
 _USUAL = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
 
@@ -34,7 +31,7 @@ class _Layer:
         self.direction = a["direction"]
         self.directions = 2 if self.direction == "bidirectional" else 1
         self.hidden = self.recurrent.size(2) or 0
-        self.gates = _GATES[c.kind]
+        self.gates = len(ONNX_GATES[c.kind])
         self.activations = [n.lower() for n in a.get("activations") or _USUAL[c.kind] * self.directions]
         self.reset_after = bool(a.get("linear_before_reset")) or c.kind != "GRU"
         self.peepholes = c.maybe(7) if c.kind == "LSTM" else None
@@ -77,9 +74,14 @@ class _Layer:
         """What the operator RNN calls it."""
         return f"rnn_{self.activations[0]}" if self.kind == "RNN" else self.kind.lower()
 
+    @property
+    def order(self) -> list[int]:
+        """Which of ONNX's gates each of ours is."""
+        return [ONNX_GATES[self.kind].index(gate) for gate in gates(self.mode)]
+
     def vector(self) -> OnnxValue:
         """Return all weights as one vector, as the operator RNN wants them."""
-        b, order = self.b, _ORDER[self.kind]
+        b, order = self.b, self.order
         whole = self._whole()
         if whole is not None:
             return whole
@@ -126,7 +128,7 @@ class _Layer:
         self, weight: torch.Tensor, recurrent: torch.Tensor, bias: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return weights and biases in the order of the operator RNN, each as a vector."""
-        order, rows = list(_ORDER[self.kind]), self.directions
+        order, rows = self.order, self.directions
         weights = [m.reshape(rows, self.gates, -1)[:, order].reshape(rows, -1) for m in (weight, recurrent)]
         biases = bias.reshape(rows, 2, self.gates, -1)[:, :, order]
         return torch.cat(weights, 1).reshape(-1), biases.reshape(-1)

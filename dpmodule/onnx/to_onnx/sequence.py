@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...graph import Graph
-from ...ops.nn.rnn_weights import WeightBlock, gates, matrices
+from ...ops.nn.rnn_weights import ONNX_GATES, WeightBlock, gates, matrices
 from .call import Dims, OperatorCall, Value
 from .common import in_floats, length_of, positions, shape_value
 
 _OPERATORS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
-
-_GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}
-"""Positions of our gates in ONNX's order: input, output, forget, cell; update, reset, new."""
 
 
 @in_floats(half=False)
@@ -81,7 +78,7 @@ class _Weights:
         a = c.a
         self._c = c
         self._count = len(gates(a.mode))
-        self._order = _GATES.get(a.mode, (0,))
+        self._order = [gates(a.mode).index(gate) for gate in ONNX_GATES[_OPERATORS[a.mode]]]
         self._vector = c.value(1)
         layout = matrices(a.mode, a.num_layers, c.length(2), a.state_size, a.bidirectional)
         self._blocks = {block.suffix: block for block in layout}
@@ -112,7 +109,7 @@ class _Weights:
     def _sorted(self, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a block with its gates in ONNX's order."""
         by_gate = block.reshape(self._count, -1, *block.shape[1:])
-        return by_gate[list(self._order)].reshape(block.shape)
+        return by_gate[self._order].reshape(block.shape)
 
     def _cut(self, block: WeightBlock) -> Value:
         """Return a block of a vector that is known only when the model runs."""

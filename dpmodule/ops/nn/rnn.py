@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,13 +19,6 @@ from . import rnn_weights
 from .activation import kept
 from .lstm import is_small, small_lstm
 from .rules import agree
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "rnn_relu": torch.rnn_relu,
-    "rnn_tanh": torch.rnn_tanh,
-    "lstm": torch.lstm,
-    "gru": torch.gru,
-}
 
 
 def _layout(a: Any, features: int) -> tuple[str, int, int, int, bool, int | None]:
@@ -159,7 +152,7 @@ def _run_layers(
     # cuDNN keeps what backward needs only in its training mode; `torch.jit.trace` records one for both
     training = torch.is_grad_enabled() or is_traced()
     options = True, num_layers, 0.0, training, a.bidirectional
-    function = _FUNCTIONS[a.mode]
+    function = getattr(torch, a.mode)
     if batch_sizes is None:
         found = function(x, hx, weights, *options, False)
     else:

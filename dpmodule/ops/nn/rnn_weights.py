@@ -10,6 +10,7 @@ Source: the layout of cuDNN as MXNet 1.9.1 uses it, checked against its `FusedRN
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -26,6 +27,13 @@ GATES: dict[str, tuple[str, ...]] = {
 MODES = tuple(GATES)
 """The modes, in MXNet's order."""
 
+ONNX_GATES: dict[str, tuple[str, ...]] = {
+    "LSTM": ("_i", "_o", "_f", "_c"),
+    "GRU": ("_z", "_r", "_o"),
+    "RNN": ("",),
+}
+"""The same gates in the order in which ONNX's operators have them."""
+
 
 class WeightBlock(NamedTuple):
     """A piece of the flat vector.
@@ -41,10 +49,7 @@ class WeightBlock(NamedTuple):
     @property
     def size(self) -> int:
         """Return the number of elements."""
-        total = 1
-        for dim in self.shape:
-            total *= dim
-        return total
+        return math.prod(self.shape)
 
     def of(self, vector: Any) -> Any:
         """Return the piece of a flat NumPy array, tensor or NDArray, as a view of it."""
@@ -58,55 +63,6 @@ def gates(mode: str) -> tuple[str, ...]:
     return GATES[mode]
 
 
-def _parts(
-    num_layers: int, input_size: int, state_size: int, bidirectional: bool, projection: int | None
-) -> Iterator[tuple[str, int, int]]:
-    """Yield (name, rows, columns) of each weight of one gate; rows of h2r are those of the projection."""
-    directions = "lr" if bidirectional else "l"
-    state = projection or state_size
-    for layer in range(num_layers):
-        columns = len(directions) * state if layer else input_size
-        for direction in directions:
-            yield f"{direction}{layer}_i2h", state_size, columns
-            yield f"{direction}{layer}_h2h", state_size, state
-            if projection:
-                yield f"{direction}{layer}_h2r", projection, state_size
-
-
-def blocks(
-    mode: str,
-    num_layers: int,
-    input_size: int,
-    state_size: int,
-    bidirectional: bool = False,
-    projection: int | None = None,
-) -> Iterator[WeightBlock]:
-    """Yield one block for each gate of each weight and bias, in the order of the layout.
-
-    Args:
-        num_layers: number of layers.
-        bidirectional: whether a second network reads from the right.
-        projection: features the hidden state of an LSTM is projected to; None means no projection.
-
-    Example:
-        >>> [b.suffix for b in blocks("gru", 1, 2, 3)][:4]
-        ['l0_i2h_r_weight', 'l0_i2h_z_weight', 'l0_i2h_o_weight', 'l0_h2h_r_weight']
-    """
-    suffixes = gates(mode)
-    offset = 0
-    parts = list(_parts(num_layers, input_size, state_size, bidirectional, projection))
-    for kind in ("weight", "bias"):
-        for name, rows, columns in parts:
-            projects = name.endswith("h2r")
-            if projects and kind == "bias":
-                continue
-            shape = (rows, columns) if kind == "weight" else (rows,)
-            for gate in ("",) if projects else suffixes:
-                block = WeightBlock(f"{name}{gate}_{kind}", shape, offset)
-                offset += block.size
-                yield block
-
-
 def matrices(
     mode: str,
     num_layers: int,
@@ -117,22 +73,44 @@ def matrices(
 ) -> Iterator[WeightBlock]:
     """Yield one block for each weight and bias with all gates in it, in the order of the layout.
 
-    The names are those of the parameters of unfused cells, such as ``l0_i2h_weight``; arguments as for `blocks`.
+    The names are those of the parameters of unfused cells, such as ``l0_i2h_weight``.
+
+    Args:
+        num_layers: number of layers.
+        bidirectional: whether a second network reads from the right.
+        projection: features the hidden state of an LSTM is projected to; None means no projection.
     """
-    count = len(gates(mode))
+    rows, state = len(gates(mode)) * state_size, projection or state_size
+    directions = "lr" if bidirectional else "l"
+    shapes: list[tuple[str, int, int]] = []
+    for layer in range(num_layers):
+        columns = len(directions) * state if layer else input_size
+        for direction in directions:
+            name = f"{direction}{layer}"
+            shapes += [(f"{name}_i2h", rows, columns), (f"{name}_h2h", rows, state)]
+            if projection:
+                shapes.append((f"{name}_h2r", projection, state_size))
+    found = [(f"{name}_weight", shape) for name, *shape in shapes]
+    found += [(f"{name}_bias", [height]) for name, height, _ in shapes if not name.endswith("h2r")]
     offset = 0
-    parts = list(_parts(num_layers, input_size, state_size, bidirectional, projection))
-    for kind in ("weight", "bias"):
-        for name, rows, columns in parts:
-            projects = name.endswith("h2r")
-            if projects and kind == "bias":
-                continue
-            height = rows if projects else count * rows
-            block = WeightBlock(
-                f"{name}_{kind}", (height, columns) if kind == "weight" else (height,), offset
-            )
-            offset += block.size
-            yield block
+    for suffix, shape in found:
+        yield WeightBlock(suffix, tuple(shape), offset)
+        offset += math.prod(shape)
+
+
+def blocks(mode: str, *layout: Any, **further: Any) -> Iterator[WeightBlock]:
+    """Yield one block for each gate of each weight and bias, in the order of the layout; arguments as for `matrices`.
+
+    Example:
+        >>> [b.suffix for b in blocks("gru", 1, 2, 3)][:4]
+        ['l0_i2h_r_weight', 'l0_i2h_z_weight', 'l0_i2h_o_weight', 'l0_h2h_r_weight']
+    """
+    for whole in matrices(mode, *layout, **further):
+        name, _, kind = whole.suffix.rpartition("_")
+        names = ("",) if name.endswith("h2r") else gates(mode)
+        shape = (whole.shape[0] // len(names), *whole.shape[1:])
+        for place, gate in enumerate(names):
+            yield WeightBlock(f"{name}{gate}_{kind}", shape, whole.offset + place * math.prod(shape))
 
 
 def vector_size(
@@ -143,7 +121,7 @@ def vector_size(
     bidirectional: bool = False,
     projection: int | None = None,
 ) -> int:
-    """Return the number of elements of the flat vector; arguments as for `blocks`.
+    """Return the number of elements of the flat vector; arguments as for `matrices`.
 
     Example:
         >>> vector_size("lstm", 2, 5, 3, bidirectional=True)

@@ -13,7 +13,7 @@ from ..registry import get, op
 from ..shapes import same
 from ..spec import ROWS, Attr, Env, Onnx, arg
 from .records import Csr, Rows, Sparse, rows_added, stored_rows
-from .rule import SparseRule, Stypes, add_rule, densify, stored_as
+from .rule import SparseRule, Stypes, add_rule, as_first, densify, only, passed_on, stored_as, unchanged
 
 Tensor = torch.Tensor
 
@@ -42,10 +42,6 @@ def _keeps_zero(name: str, a: Any) -> bool:
     return not bool(_apply(name, a, Env(zero.device, None, False), zero).ne(0))
 
 
-def _own(stypes: Stypes) -> Stypes | None:
-    return stypes[:1] if stypes[0] != "default" else None
-
-
 def values_at(grad: Any, record: Sparse) -> Tensor:
     """Return a gradient's elements in the places that a record stores."""
     if isinstance(record, Rows):
@@ -62,7 +58,7 @@ def _unary(name: str) -> SparseRule:
     checked = name not in ("_mul_scalar", "_div_scalar", *_SAME_GRADIENT.split())
 
     def storage(a: Any, stypes: Stypes) -> Stypes | None:
-        return _own(stypes) if not checked or _keeps_zero(name, a) else None
+        return as_first(a, stypes) if not checked or _keeps_zero(name, a) else None
 
     def run(a: Any, env: Env, data: Sparse) -> Any:
         return data.replaced(_apply(name, a, env, data.values))
@@ -88,9 +84,9 @@ def _unary(name: str) -> SparseRule:
         return [Rows(rows, _apply(name, a, env, values), grad.shape)]
 
     if name in _SAME_GRADIENT.split():
-        return SparseRule(storage, run, at_stored, lambda a, stypes: stypes)
+        return SparseRule(storage, run, at_stored, unchanged)
     if name in _LINEAR.split():
-        return SparseRule(storage, run, linear, lambda a, stypes: stypes)
+        return SparseRule(storage, run, linear, unchanged)
     return SparseRule(storage, run, None, _step_storage(name))
 
 
@@ -98,26 +94,21 @@ def _step_storage(name: str) -> Callable[[Any, Stypes], Stypes] | None:
     """Return the storage of gradients of operators that are not differentiated, or shift by nothing."""
     if name in ("_plus_scalar", "_minus_scalar"):
         return lambda a, stypes: stypes if not a.scalar else ("default",)
-    return (lambda a, stypes: stypes) if name.endswith(("er_scalar", "equal_scalar")) else None
+    return unchanged if name.endswith(("er_scalar", "equal_scalar")) else None
 
 
 for _name in (*_SAME_GRADIENT.split(), *_LINEAR.split(), *_OTHER.split()):
     add_rule(_name, _unary(_name))
 
 
-def _csr_of_zero(a: Any, stypes: Stypes) -> Stypes | None:
-    return stypes if stypes == ("csr",) and a.c == 0 else None
-
-
-add_rule("_contrib_quadratic", SparseRule(_csr_of_zero, _unary("_contrib_quadratic").run))
+add_rule(
+    "_contrib_quadratic",
+    SparseRule(lambda a, s: s if s == ("csr",) and a.c == 0 else None, _unary("_contrib_quadratic").run),
+)
 
 
 def _pass(a: Any, env: Env, data: Sparse) -> Any:
     return data.replaced(data.values.clone())
-
-
-def _pass_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
-    return [grads[0]]
 
 
 def _stop_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
@@ -128,14 +119,10 @@ def _zeros(a: Any, env: Env, data: Sparse) -> Any:
     return data.emptied()
 
 
-add_rule("_copy", SparseRule(lambda a, s: _own(s), _pass, _pass_grad, lambda a, s: s))
-add_rule("BlockGrad", SparseRule(lambda a, s: _own(s), _pass, _stop_grad, lambda a, s: s))
-add_rule("make_loss", SparseRule(lambda a, s: _own(s), _pass))
-add_rule("zeros_like", SparseRule(lambda a, s: _own(s), _zeros, _stop_grad, lambda a, s: s))
-
-
-def _dense_only(a: Any, stypes: Stypes) -> Stypes | None:
-    return None
+add_rule("_copy", SparseRule(as_first, _pass, passed_on, unchanged))
+add_rule("BlockGrad", SparseRule(as_first, _pass, _stop_grad, unchanged))
+add_rule("make_loss", SparseRule(as_first, _pass))
+add_rule("zeros_like", SparseRule(as_first, _zeros, _stop_grad, unchanged))
 
 
 _STEPS = """
@@ -145,14 +132,17 @@ argmax argmin ones_like
 """
 """They read dense values; their gradients are zeros, stored as the inputs are."""
 
-add_rule(_STEPS.split(), SparseRule(_dense_only, _zeros, None, lambda a, stypes: stypes))
-add_rule("where", SparseRule(_dense_only, _zeros, None, lambda a, stypes: (stypes[0], "default", "default")))
+add_rule(_STEPS.split(), SparseRule(lambda a, stypes: None, _zeros, None, unchanged))
+add_rule(
+    "where",
+    SparseRule(lambda a, stypes: None, _zeros, None, lambda a, stypes: (stypes[0], "default", "default")),
+)
 
 
 # two arrays
 
 
-def _both(stypes: Stypes) -> Stypes | None:
+def _both(a: Any, stypes: Stypes) -> Stypes | None:
     """Return the storage of what two arrays of one sparse kind make."""
     return stypes[:1] if stypes[0] == stypes[1] != "default" else None
 
@@ -186,26 +176,18 @@ def _negated(grad: Any) -> Any:
     return Rows(stored_rows(grad)[0], -stored_rows(grad)[1], grad.shape) if grad.is_sparse else -grad
 
 
-def _add_grad(a: Any, env: Env, wanted: Any, grads: Any, *inputs: Any) -> Any:
-    return [grads[0]] * len(inputs)
-
-
 def _sub_grad(a: Any, env: Env, wanted: Any, grads: Any, *inputs: Any) -> Any:
     return [grads[0], _negated(grads[0]) if wanted[1] else None]
 
 
 def _alike(a: Any, stypes: Stypes) -> Stypes:
-    return stypes if _both(stypes) else ("default", "default")
+    return stypes if _both(a, stypes) else ("default", "default")
 
 
-add_rule("elemwise_add", SparseRule(lambda a, s: _both(s), _binary("elemwise_add"), _add_grad, _alike))
-add_rule("elemwise_sub", SparseRule(lambda a, s: _both(s), _binary("elemwise_sub"), _sub_grad, _alike))
+add_rule("elemwise_add", SparseRule(_both, _binary("elemwise_add"), passed_on, _alike))
+add_rule("elemwise_sub", SparseRule(_both, _binary("elemwise_sub"), _sub_grad, _alike))
 for _name in ("_maximum", "_minimum", "_hypot"):
-    add_rule(_name, SparseRule(lambda a, s: _both(s), _binary(_name)))
-
-
-def _sum(a: Any, env: Env, *inputs: Rows) -> Any:
-    return rows_added(inputs)
+    add_rule(_name, SparseRule(_both, _binary(_name)))
 
 
 def _all_rows(a: Any, stypes: Stypes) -> Stypes | None:
@@ -214,7 +196,12 @@ def _all_rows(a: Any, stypes: Stypes) -> Stypes | None:
 
 add_rule(
     "add_n",
-    SparseRule(_all_rows, _sum, _add_grad, lambda a, s: s if _all_rows(a, s) else ("default",) * len(s)),
+    SparseRule(
+        _all_rows,
+        lambda a, env, *inputs: rows_added(inputs),
+        passed_on,
+        lambda a, s: s if _all_rows(a, s) else ("default",) * len(s),
+    ),
 )
 
 
@@ -223,17 +210,12 @@ def _mul_storage(a: Any, stypes: Stypes) -> Stypes | None:
     return (kinds.pop(),) if len(kinds) == 1 else None
 
 
-def _within(record: Sparse, other: Tensor, run: Callable[[Tensor], Tensor]) -> Any:
-    """Work in the places that a record stores, on a dense tensor's elements there."""
-    return record.replaced(run(values_at(other, record)))
-
-
 def _mul(a: Any, env: Env, left: Any, right: Any) -> Any:
     if isinstance(left, Sparse) and isinstance(right, Sparse):
         return _union(left, right, torch.mul)
     if isinstance(left, Sparse):
-        return _within(left, right, lambda there: left.values * there)
-    return _within(right, left, lambda there: right.values * there)
+        return left.replaced(left.values * values_at(right, left))
+    return right.replaced(right.values * values_at(left, right))
 
 
 add_rule("elemwise_mul", SparseRule(_mul_storage, _mul))
@@ -247,16 +229,8 @@ def _csr_by_dense(run: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]
     return stretched
 
 
-def _csr_first(a: Any, stypes: Stypes) -> Stypes | None:
-    return ("csr",) if stypes == ("csr", "default") else None
-
-
-add_rule("broadcast_mul", SparseRule(_csr_first, _csr_by_dense(torch.mul)))
-add_rule("broadcast_div", SparseRule(_csr_first, _csr_by_dense(torch.div)))
-
-
-def _as_first(a: Any, stypes: Stypes) -> Stypes | None:
-    return stypes[:1] if stypes[0] != "default" else None
+add_rule("broadcast_mul", SparseRule(only("csr", "default", to="csr"), _csr_by_dense(torch.mul)))
+add_rule("broadcast_div", SparseRule(only("csr", "default", to="csr"), _csr_by_dense(torch.div)))
 
 
 def _shift(name: str, word: str, sign: int) -> None:
@@ -292,7 +266,7 @@ Source: MXNet 1.9.1 `{name}`.
         infer=same,
         onnx=Onnx("Add" if sign > 0 else "Sub", scalar="last", drop=("is_int",)),
     )(dense)
-    add_rule(name, SparseRule(_as_first, stored, grad, lambda a, stypes: stypes))
+    add_rule(name, SparseRule(as_first, stored, grad, unchanged))
 
 
 _shift("_scatter_plus_scalar", "Add a number to", 1)
@@ -317,20 +291,12 @@ def scatter_elemwise_div(a: Any, env: Env, lhs: Tensor, rhs: Tensor) -> Tensor:
     return divide(lhs, rhs)
 
 
-def _div_storage(a: Any, stypes: Stypes) -> Stypes | None:
-    return _as_first(a, stypes) if stypes[0] == "row_sparse" else None
-
-
 def _div(a: Any, env: Env, left: Rows, right: Any) -> Any:
     there = right.pick(left.rows) if isinstance(right, Rows) else densify(right).index_select(0, left.rows)
     return left.replaced(divide(left.values, there))
 
 
-add_rule("_scatter_elemwise_div", SparseRule(_div_storage, _div))
-
-
-def _like_storage(a: Any, stypes: Stypes) -> Stypes | None:
-    return stypes[1:] if stypes[1] != "default" else None
+add_rule("_scatter_elemwise_div", SparseRule(lambda a, s: s[:1] if s[0] == "row_sparse" else None, _div))
 
 
 def _first(a: Any, env: Env, left: Any, right: Sparse) -> Any:
@@ -338,11 +304,12 @@ def _first(a: Any, env: Env, left: Any, right: Sparse) -> Any:
     return found.clone() if found is left else found
 
 
-def _first_grad(a: Any, env: Env, wanted: Any, grads: Any, left: Any, right: Sparse) -> Any:
-    return [grads[0], None]
-
-
 add_rule(
     "_identity_with_attr_like_rhs",
-    SparseRule(_like_storage, _first, _first_grad, lambda a, stypes: stypes[1:] * 2),
+    SparseRule(
+        lambda a, s: s[1:] if s[1] != "default" else None,
+        _first,
+        lambda a, env, wanted, grads, *inputs: [grads[0], None],
+        lambda a, s: s[1:] * 2,
+    ),
 )

@@ -100,10 +100,6 @@ add_rule("_contrib_SparseEmbedding", _table_rule(lambda a: True, _checked))
 # rows of matrices
 
 
-def _csr_only(a: Any, stypes: Stypes) -> Stypes | None:
-    return ("csr",) if set(stypes) == {"csr"} else None
-
-
 def _take_storage(a: Any, stypes: Stypes) -> Stypes | None:
     return ("csr",) if stypes == ("csr", "default") and a.axis == 0 and a.mode in ("clip", "wrap") else None
 
@@ -142,7 +138,7 @@ add_rule("slice", SparseRule(_slice_storage, _slice))
 
 
 def _concat_storage(a: Any, stypes: Stypes) -> Stypes | None:
-    return _csr_only(a, stypes) if a.dim == 0 else None
+    return ("csr",) if set(stypes) == {"csr"} and a.dim == 0 else None
 
 
 def _concat(a: Any, env: Env, *inputs: Csr) -> Any:

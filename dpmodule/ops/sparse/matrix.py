@@ -13,7 +13,7 @@ from ..registry import get, op
 from ..shapes import normal_axes, normal_axis, prod
 from ..spec import Attr, Env, Onnx, Shapes, arg
 from .records import Csr, Rows, Sparse, row_gradient, stored_rows
-from .rule import SparseRule, Stypes, add_rule, stored_as
+from .rule import SparseRule, Stypes, add_rule, only, stored_as
 
 Tensor = torch.Tensor
 
@@ -187,10 +187,6 @@ def _norm(a: Any, env: Env, data: Sparse) -> Tensor:
 add_rule("norm", SparseRule(_norm_storage, _norm))
 
 
-def _count_storage(a: Any, stypes: Stypes) -> Stypes | None:
-    return ("default",) if stypes == ("csr",) else None
-
-
 def _count(a: Any, env: Env, data: Csr) -> Tensor:
     """Count stored elements, zeros among them too."""
     if a.axis is None:
@@ -200,7 +196,7 @@ def _count(a: Any, env: Env, data: Csr) -> Tensor:
     return data.starts.diff()
 
 
-add_rule("_contrib_getnnz", SparseRule(_count_storage, _count))
+add_rule("_contrib_getnnz", SparseRule(only("csr", to="default"), _count))
 
 
 def _infer_sum(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

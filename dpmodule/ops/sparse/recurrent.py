@@ -18,7 +18,7 @@ from ..nn.rules import agree
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg, param
 from .records import Ragged
-from .rule import SparseRule, Stypes, add_ragged_rule, recorded_by_torch
+from .rule import SparseRule, Stypes, add_ragged_rule, recorded_by_torch, unchanged
 
 Tensor = torch.Tensor
 
@@ -75,9 +75,7 @@ def _rnn(a: Any, env: Env, data: Ragged, parameters: Tensor, *states: Tensor) ->
     return (found, *(state.index_select(1, back) for state in whole))
 
 
-add_ragged_rule(
-    "RNN", SparseRule(_rnn_storage, _rnn, None, lambda a, stypes: stypes, recorded_by_torch(_rnn))
-)
+add_ragged_rule("RNN", SparseRule(_rnn_storage, _rnn, None, unchanged, recorded_by_torch(_rnn)))
 
 
 # an LSTM on data that have been mapped to its gates
@@ -206,6 +204,6 @@ def _lstm_storage(a: Any, stypes: Stypes) -> Stypes:
 
 add_ragged_rule(
     "sequence_lstm",
-    SparseRule(_lstm_storage, _lstm, None, lambda a, stypes: stypes, recorded_by_torch(_lstm)),
+    SparseRule(_lstm_storage, _lstm, None, unchanged, recorded_by_torch(_lstm)),
     alone=lambda a: True,
 )

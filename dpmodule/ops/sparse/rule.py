@@ -67,6 +67,29 @@ class SparseRule:
         return self.grad is not None or self.recorded is not None
 
 
+# what many rules have in common
+
+
+def only(*kinds: str, to: str) -> Callable[[Any, Stypes], Stypes | None]:
+    """Return the `storage` of a rule that makes one kind of value of inputs stored in one way."""
+    return lambda a, stypes: (to,) if stypes == kinds else None
+
+
+def as_first(a: Any, stypes: Stypes) -> Stypes | None:
+    """Return the `storage` of a rule whose output is stored as its first input is."""
+    return stypes[:1] if stypes[0] != "default" else None
+
+
+def unchanged(a: Any, stypes: Stypes) -> Stypes:
+    """Return the `grad_storage` of a rule whose gradients are stored as the inputs are."""
+    return stypes
+
+
+def passed_on(a: Any, env: Env, wanted: Sequence[bool], grads: Sequence[Any], *inputs: Any) -> list[Any]:
+    """Return the `grad` of a rule whose output has the gradient that each of its inputs has."""
+    return [grads[0]] * len(inputs)
+
+
 def recorded_by_torch(run: Callable[..., Any]) -> Callable[..., Any]:
     """Return a rule's `run` as its `recorded`, too: torch differentiates what it does."""
     return lambda a, env, takes_rows, *inputs: run(a, env, *inputs)

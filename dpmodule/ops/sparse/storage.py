@@ -12,7 +12,7 @@ from ..registry import op
 from ..shapes import same, unify
 from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, arg
 from .records import Rows, stored_rows
-from .rule import SparseRule, Stypes, add_rule, stored_as
+from .rule import SparseRule, Stypes, add_rule, only, passed_on, stored_as
 
 
 @op(
@@ -84,18 +84,10 @@ def _cast(a: Any, env: Env, data: Any) -> Any:
     return found.clone() if shared else found
 
 
-def _pass_on(a: Any, env: Env, wanted: Any, grads: Any, data: Any) -> Any:
-    return [grads[0]]
-
-
 add_rule(
     "cast_storage",
-    SparseRule(_cast_storage, _cast, _pass_on, lambda a, stypes: (a.stype,)),
+    SparseRule(_cast_storage, _cast, passed_on, lambda a, stypes: (a.stype,)),
 )
-
-
-def _retain_storage(a: Any, stypes: Stypes) -> Stypes | None:
-    return ("row_sparse",) if stypes == ("row_sparse", "default") else None
 
 
 def _kept(data: Any, indices: torch.Tensor) -> torch.Tensor:
@@ -123,5 +115,10 @@ def _retain_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Rows, indices:
 
 add_rule(
     "_sparse_retain",
-    SparseRule(_retain_storage, _retain, _retain_grad, lambda a, stypes: ("row_sparse", "default")),
+    SparseRule(
+        only("row_sparse", "default", to="row_sparse"),
+        _retain,
+        _retain_grad,
+        lambda a, stypes: ("row_sparse", "default"),
+    ),
 )

@@ -9,9 +9,8 @@ import torch
 
 from ..symbol import Symbol
 from .builder import SymbolBuilder
-from .sizes import Dims, dims_of, same
 from .table import TABLE, translates
-from .value import NoCounterpart, Operand, TorchValue
+from .value import Dims, NoCounterpart, Operand, TorchValue, broadcast_dims, dims_of, same
 
 
 def _value(b: SymbolBuilder, operand: Operand, dtype: torch.dtype) -> TorchValue:
@@ -83,9 +82,25 @@ def _rsub(b: SymbolBuilder, left: Operand, right: Operand, alpha: float = 1) -> 
     return binary(b, ("sub", "minus", "rminus"), right, _scaled(b, left, alpha))
 
 
-@translates("mul", "multiply")
-def _mul(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
-    return binary(b, ("mul", "mul", "mul"), left, right)
+_PLAIN = {
+    ("mul", "mul", "mul"): ("mul", "multiply"),
+    ("mod", "mod", "rmod"): ("remainder",),
+    ("maximum", "maximum", "maximum"): ("maximum", "max.other", "fmax"),
+    ("minimum", "minimum", "minimum"): ("minimum", "min.other", "fmin"),
+    ("hypot", "hypot", "hypot"): ("hypot",),
+}
+"""What is `binary` alone: its names, and those of torch's operators."""
+
+
+def _binary(names: tuple[str, str, str]) -> Any:
+    def translate(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
+        return binary(b, names, left, right)
+
+    return translate
+
+
+for _ours, _theirs in _PLAIN.items():
+    translates(*_theirs)(_binary(_ours))
 
 
 @translates("div", "divide", "true_divide")
@@ -108,11 +123,6 @@ def _floor_divide(b: SymbolBuilder, left: Operand, right: Operand) -> Any:
     return _div(b, left, right, "floor")
 
 
-@translates("remainder")
-def _remainder(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
-    return binary(b, ("mod", "mod", "rmod"), left, right)
-
-
 @translates("fmod")
 def _fmod(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
     dims, dtype = dims_of(b.result), b.result.dtype
@@ -130,49 +140,24 @@ def _pow(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
     return binary(b, ("power", "power", "rpower"), left, right)
 
 
-@translates("maximum", "max.other", "fmax")
-def _maximum(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
-    return binary(b, ("maximum", "maximum", "maximum"), left, right)
+def _add_both(name: str) -> Any:
+    def translate(
+        b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, value: float = 1
+    ) -> Symbol:
+        both = b.value(b.pair(name, left, right), broadcast_dims(left.dims, right.dims), b.result.dtype)
+        return _add(b, base, both, value)
+
+    return translate
 
 
-@translates("minimum", "min.other", "fmin")
-def _minimum(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
-    return binary(b, ("minimum", "minimum", "minimum"), left, right)
-
-
-@translates("hypot")
-def _hypot(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
-    return binary(b, ("hypot", "hypot", "hypot"), left, right)
-
-
-@translates("addcmul")
-def _addcmul(
-    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, value: float = 1
-) -> Symbol:
-    both = b.value(b.pair("mul", left, right), _joint(left, right), b.result.dtype)
-    return _add(b, base, both, value)
-
-
-@translates("addcdiv")
-def _addcdiv(
-    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, value: float = 1
-) -> Symbol:
-    both = b.value(b.pair("div", left, right), _joint(left, right), b.result.dtype)
-    return _add(b, base, both, value)
+TABLE["addcmul"], TABLE["addcdiv"] = _add_both("mul"), _add_both("div")
 
 
 @translates("lerp")
 def _lerp(b: SymbolBuilder, start: TorchValue, end: TorchValue, weight: Operand) -> Symbol:
-    gap = b.value(b.pair("sub", end, start), _joint(end, start), b.result.dtype)
+    gap = b.value(b.pair("sub", end, start), broadcast_dims(end.dims, start.dims), b.result.dtype)
     part = b.value(binary(b, ("mul", "mul", "mul"), gap, weight), dims_of(b.result), b.result.dtype)
     return _add(b, start, part)
-
-
-def _joint(left: TorchValue, right: TorchValue) -> tuple[Any, ...]:
-    """Return the shape of two values after broadcasting."""
-    rank = max(left.rank, right.rank)
-    padded = [(1,) * (rank - v.rank) + v.dims for v in (left, right)]
-    return tuple(q if p == 1 else p for p, q in zip(*padded))
 
 
 # comparison
@@ -219,9 +204,7 @@ def _logical(name: str) -> Any:
 
 
 for _word in ("and", "or", "xor"):
-    TABLE[f"logical_{_word}"] = TABLE[f"bitwise_{_word}"] = _logical(f"logical_{_word}")
-for _method, _word in (("__and__", "and"), ("__or__", "or"), ("__xor__", "xor")):
-    TABLE[_method] = _logical(f"logical_{_word}")
+    translates(f"logical_{_word}", f"bitwise_{_word}", f"__{_word}__")(_logical(f"logical_{_word}"))
 
 
 @translates("logical_not", "bitwise_not")
@@ -281,6 +264,7 @@ def _clamp_max(b: SymbolBuilder, value: TorchValue, high: Operand) -> Any:
 
 _UNARY = {
     "abs": "abs",
+    "absolute": "abs",
     "acos": "arccos",
     "acosh": "arccosh",
     "asin": "arcsin",
@@ -295,6 +279,7 @@ _UNARY = {
     "erfinv": "erfinv",
     "exp": "exp",
     "expm1": "expm1",
+    "fix": "trunc",
     "floor": "floor",
     "lgamma": "gammaln",
     "log": "log",
@@ -302,6 +287,7 @@ _UNARY = {
     "log1p": "log1p",
     "log2": "log2",
     "neg": "negative",
+    "negative": "negative",
     "rad2deg": "degrees",
     "reciprocal": "reciprocal",
     "relu": "relu",
@@ -312,6 +298,7 @@ _UNARY = {
     "sign": "sign",
     "sin": "sin",
     "sinh": "sinh",
+    "special_expit": "sigmoid",
     "sqrt": "sqrt",
     "square": "square",
     "tan": "tan",
@@ -329,13 +316,6 @@ def _unary(name: str) -> Any:
 
 for _name, _ours in _UNARY.items():
     TABLE[_name] = _unary(_ours)
-for _alias, _name in (
-    ("negative", "neg"),
-    ("absolute", "abs"),
-    ("special_expit", "sigmoid"),
-    ("fix", "trunc"),
-):
-    TABLE[_alias] = TABLE[_name]
 
 
 @translates("exp2")

@@ -12,8 +12,19 @@ from ...ndarray import NDArray
 from ...ndarray.creation import from_torch
 from ..symbol import Symbol, Variable, call
 from ..torch_node import torch_module
-from .sizes import Dims, Size, dims_of, is_number, places, reshape_codes, same, spans
-from .value import NoCounterpart, TorchValue, type_name
+from .value import (
+    Dims,
+    NoCounterpart,
+    Size,
+    TorchValue,
+    dims_of,
+    is_number,
+    places,
+    reshape_codes,
+    same,
+    spans,
+    type_name,
+)
 
 if TYPE_CHECKING:
     import sympy

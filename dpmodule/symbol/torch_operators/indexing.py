@@ -9,9 +9,8 @@ import torch
 
 from ..symbol import Symbol
 from .builder import SymbolBuilder
-from .sizes import Size, difference, dims_of, is_number, same
 from .table import translates
-from .value import NoCounterpart, TorchValue
+from .value import NoCounterpart, Size, TorchValue, difference, dims_of, is_number, same
 
 if TYPE_CHECKING:
     from ...types import Ints

@@ -1,4 +1,4 @@
-"""Layers: dense, convolution, pooling, normalisation, embedding, resizing."""
+"""Layers: convolution, pooling, normalisation, embedding, resizing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import torch
 
 from ..symbol import Symbol
 from .builder import SymbolBuilder
-from .sizes import Dims, Size, as_size, dims_of, is_number, same
 from .table import TABLE, translates
-from .value import NoCounterpart, TorchValue
+from .value import Dims, NoCounterpart, Size, TorchValue, as_size, dims_of, is_number, same
 
 if TYPE_CHECKING:
     from ...types import Ints
@@ -22,98 +21,6 @@ def _each(given: Ints, rank: int) -> tuple[int, ...]:
     """Return one number for each spatial axis."""
     values = (given,) if isinstance(given, int) else tuple(given)
     return values * rank if len(values) == 1 else values
-
-
-# dense
-
-
-@translates("linear")
-def _linear(b: SymbolBuilder, value: TorchValue, weight: TorchValue, bias: TorchValue | None = None) -> Any:
-    rows = value if value.rank > 1 else b.reshape(value, (1, value.dims[-1]))
-    units = weight.dims[0]
-    options = {"num_hidden": units, "no_bias": bias is None, "flatten": rows.rank == 2}
-    made = b.op("FullyConnected", *(v for v in (rows, weight, bias) if v is not None), **options)
-    return b.reshape(b.value(made, (*rows.dims[:-1], units), value.dtype), dims_of(b.result))
-
-
-@translates("bilinear")
-def _bilinear(
-    b: SymbolBuilder, left: TorchValue, right: TorchValue, weight: TorchValue, bias: TorchValue | None = None
-) -> Any:
-    units, inner, outer = weight.dims
-    flat = b.reshape(b.transpose(weight, (0, 2, 1)), (units * outer, inner))
-    options = {"num_hidden": units * outer, "no_bias": True, "flatten": left.rank == 2}
-    mixed = b.value(
-        b.op("FullyConnected", left, flat, **options), (*left.dims[:-1], units * outer), left.dtype
-    )
-    parts = b.reshape(mixed, (*left.dims[:-1], units, outer))
-    other = b.reshape(right, (*right.dims[:-1], 1, outer))
-    product = b.value(b.pair("mul", parts, other), parts.dims, parts.dtype)
-    made = b.op("sum", product, axis=-1)
-    return made if bias is None else b.op("broadcast_add", made, bias)
-
-
-@translates("mm", "matmul", "bmm", "mv", "dot")
-def matmul(b: SymbolBuilder, left: TorchValue, right: TorchValue) -> Any:
-    """Multiply matrices, of which there may be many."""
-    dims = dims_of(b.result)
-    rows = left if left.rank > 1 else b.reshape(left, (1, *left.dims))
-    columns = right if right.rank > 1 else b.reshape(right, (*right.dims, 1))
-    lead = _lead(rows, columns)
-    product = _product(b, rows, columns, lead)
-    return b.reshape(b.value(product, (*lead, rows.dims[-2], columns.dims[-1]), left.dtype), dims)
-
-
-def _lead(rows: TorchValue, columns: TorchValue) -> Dims:
-    """Return the shape of the axes before the last two, after broadcasting."""
-    rank = max(rows.rank, columns.rank) - 2
-    padded = [(1,) * (rank + 2 - v.rank) + v.dims[:-2] for v in (rows, columns)]
-    return tuple(q if same(p, 1) else p for p, q in zip(*padded))
-
-
-def _product(b: SymbolBuilder, rows: TorchValue, columns: TorchValue, lead: Dims) -> Symbol:
-    if not lead:
-        return b.op("dot", rows, columns)
-    if columns.rank == 2:
-        turned = b.transpose(columns, (1, 0))
-        return (
-            b.op("FullyConnected", rows, turned, num_hidden=columns.dims[-1], no_bias=True, flatten=False)
-            if is_number(columns.dims[-1])
-            else _many(b, rows, columns, lead)
-        )
-    return _many(b, rows, columns, lead)
-
-
-def _many(b: SymbolBuilder, rows: TorchValue, columns: TorchValue, lead: Dims) -> Symbol:
-    both = [b.expand(v, (*lead, *v.dims[-2:])) for v in (rows, columns)]
-    return b.op("batch_dot" if len(lead) == 1 else "linalg_gemm2", *both)
-
-
-@translates("addmm", "addbmm", "addmv")
-def _addmm(
-    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, beta: float = 1, alpha: float = 1
-) -> Symbol:
-    return _added(b, base, left, right, beta, alpha)
-
-
-@translates("baddbmm")
-def _baddbmm(
-    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, beta: float = 1, alpha: float = 1
-) -> Symbol:
-    return _added(b, base, left, right, beta, alpha)
-
-
-def _added(
-    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, beta: float, alpha: float
-) -> Symbol:
-    product = b.value(b.sym(matmul(b, left, right)), dims_of(b.result), b.result.dtype)
-    if alpha != 1:
-        product = b.value(b.with_number("mul", product, alpha), product.dims, product.dtype)
-    if not beta:
-        return b.sym(product)
-    if beta != 1:
-        base = b.value(b.with_number("mul", base, beta), base.dims, base.dtype)
-    return b.pair("add", product, base)
 
 
 # convolution
@@ -133,6 +40,7 @@ def _filter(
     return b.squeeze(made, [0], rank + 2) if single else made
 
 
+@translates("conv1d", "conv2d", "conv3d")
 def _convolution(
     b: SymbolBuilder,
     value: TorchValue,
@@ -168,10 +76,7 @@ def _named_padding(
     return value, tuple(t // 2 for t in totals)
 
 
-for _rank in (1, 2, 3):
-    TABLE[f"conv{_rank}d"] = _convolution
-
-
+@translates("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def _transposed(
     b: SymbolBuilder,
     value: TorchValue,
@@ -184,21 +89,10 @@ def _transposed(
     dilation: Ints = 1,
 ) -> Any:
     rank = weight.rank - 2
-    options: dict[str, Any] = {
-        "stride": _each(stride, rank),
-        "dilate": _each(dilation, rank),
-        "pad": _each(padding, rank),
-    }
-    options |= {
-        "adj": _each(output_padding, rank),
-        "num_filter": weight.dims[1] * groups,
-        "num_group": groups,
-    }
+    options: dict[str, Any] = {"stride": _each(stride, rank), "dilate": _each(dilation, rank)}
+    options |= {"pad": _each(padding, rank), "adj": _each(output_padding, rank)}
+    options |= {"num_filter": weight.dims[1] * groups, "num_group": groups}
     return _filter(b, value, weight, bias, options)
-
-
-for _rank in (1, 2, 3):
-    TABLE[f"conv_transpose{_rank}d"] = _transposed
 
 
 @translates("convolution")
@@ -239,6 +133,12 @@ def _first(result: Any) -> Any:
     return result if isinstance(result, torch.Tensor) else result[0]
 
 
+def _windows(rank: int, kernel_size: Ints, stride: Ints, padding: Ints) -> dict[str, Any]:
+    """Return the attributes of windows, which lie side by side unless a stride is given."""
+    kernel = _each(kernel_size, rank)
+    return {"kernel": kernel, "stride": _each(stride, rank) or kernel, "pad": _each(padding, rank)}
+
+
 def _max_pool(rank: int) -> Any:
     def translate(
         b: SymbolBuilder,
@@ -251,12 +151,7 @@ def _max_pool(rank: int) -> Any:
     ) -> Any:
         if any(n != 1 for n in _each(dilation, rank)):
             raise NoCounterpart("pools over windows with dilation, which MXNet does not have")
-        kernel = _each(kernel_size, rank)
-        options: dict[str, Any] = {
-            "kernel": kernel,
-            "stride": _each(stride, rank) or kernel,
-            "pad": _each(padding, rank),
-        }
+        options = _windows(rank, kernel_size, stride, padding)
         made = _pooled(b, value, rank, ceil_mode, {**options, "pool_type": "max"})
         return made if isinstance(b.result, torch.Tensor) else [made, None]
 
@@ -274,12 +169,7 @@ def _avg_pool(rank: int) -> Any:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        kernel = _each(kernel_size, rank)
-        options: dict[str, Any] = {
-            "kernel": kernel,
-            "stride": _each(stride, rank) or kernel,
-            "pad": _each(padding, rank),
-        }
+        options = _windows(rank, kernel_size, stride, padding)
         if divisor_override is None:
             options |= {"pool_type": "avg", "count_include_pad": count_include_pad}
             return _pooled(b, value, rank, ceil_mode, options)

@@ -1,4 +1,4 @@
-"""Linear algebra: factors, inverses, linear systems and distances."""
+"""Linear algebra: linear maps, products, factors, inverses, linear systems and distances."""
 
 from __future__ import annotations
 
@@ -7,16 +7,70 @@ from typing import Any
 
 from ..symbol import Symbol
 from .builder import SymbolBuilder
-from .sizes import Dims, dims_of
-from .table import translates
-from .value import NoCounterpart, TorchValue
+from .table import translates, translates_as
+from .value import Dims, NoCounterpart, TorchValue, broadcast_dims, dims_of, is_number
 
 
-def _broadcast(left: Dims, right: Dims) -> Dims:
-    """Return the shape of leading axes after broadcasting."""
-    rank = max(len(left), len(right))
-    padded = [(1,) * (rank - len(dims)) + dims for dims in (left, right)]
-    return tuple(q if p == 1 else p for p, q in zip(*padded))
+@translates("linear")
+def _linear(b: SymbolBuilder, value: TorchValue, weight: TorchValue, bias: TorchValue | None = None) -> Any:
+    rows = value if value.rank > 1 else b.reshape(value, (1, value.dims[-1]))
+    units = weight.dims[0]
+    options = {"num_hidden": units, "no_bias": bias is None, "flatten": rows.rank == 2}
+    made = b.op("FullyConnected", *(v for v in (rows, weight, bias) if v is not None), **options)
+    return b.reshape(b.value(made, (*rows.dims[:-1], units), value.dtype), dims_of(b.result))
+
+
+@translates("bilinear")
+def _bilinear(
+    b: SymbolBuilder, left: TorchValue, right: TorchValue, weight: TorchValue, bias: TorchValue | None = None
+) -> Any:
+    units, inner, outer = weight.dims
+    flat = b.reshape(b.transpose(weight, (0, 2, 1)), (units * outer, inner))
+    options = {"num_hidden": units * outer, "no_bias": True, "flatten": left.rank == 2}
+    mixed = b.value(
+        b.op("FullyConnected", left, flat, **options), (*left.dims[:-1], units * outer), left.dtype
+    )
+    parts = b.reshape(mixed, (*left.dims[:-1], units, outer))
+    other = b.reshape(right, (*right.dims[:-1], 1, outer))
+    product = b.value(b.pair("mul", parts, other), parts.dims, parts.dtype)
+    made = b.op("sum", product, axis=-1)
+    return made if bias is None else b.op("broadcast_add", made, bias)
+
+
+@translates("mm", "matmul", "bmm", "mv", "dot")
+def matmul(b: SymbolBuilder, left: TorchValue, right: TorchValue) -> Any:
+    """Multiply matrices, of which there may be many."""
+    dims = dims_of(b.result)
+    rows = left if left.rank > 1 else b.reshape(left, (1, *left.dims))
+    columns = right if right.rank > 1 else b.reshape(right, (*right.dims, 1))
+    lead = broadcast_dims(rows.dims[:-2], columns.dims[:-2])
+    product = _product(b, rows, columns, lead)
+    return b.reshape(b.value(product, (*lead, rows.dims[-2], columns.dims[-1]), left.dtype), dims)
+
+
+def _product(b: SymbolBuilder, rows: TorchValue, columns: TorchValue, lead: Dims) -> Symbol:
+    if not lead:
+        return b.op("dot", rows, columns)
+    units = columns.dims[-1]
+    if columns.rank == 2 and is_number(units):
+        turned = b.transpose(columns, (1, 0))
+        return b.op("FullyConnected", rows, turned, num_hidden=units, no_bias=True, flatten=False)
+    both = [b.expand(v, (*lead, *v.dims[-2:])) for v in (rows, columns)]
+    return b.op("batch_dot" if len(lead) == 1 else "linalg_gemm2", *both)
+
+
+@translates("addmm", "addbmm", "addmv", "baddbmm")
+def _add_product(
+    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, beta: float = 1, alpha: float = 1
+) -> Symbol:
+    product = b.value(b.sym(matmul(b, left, right)), dims_of(b.result), b.result.dtype)
+    if alpha != 1:
+        product = b.value(b.with_number("mul", product, alpha), product.dims, product.dtype)
+    if not beta:
+        return b.sym(product)
+    if beta != 1:
+        base = b.value(b.with_number("mul", base, beta), base.dims, base.dtype)
+    return b.pair("add", product, base)
 
 
 def _flipped(b: SymbolBuilder, value: TorchValue) -> TorchValue:
@@ -24,14 +78,10 @@ def _flipped(b: SymbolBuilder, value: TorchValue) -> TorchValue:
     return b.transpose(value, [*range(value.rank - 2), value.rank - 1, value.rank - 2])
 
 
-@translates("linalg_inv", "inverse")
-def _inverse(b: SymbolBuilder, value: TorchValue) -> Symbol:
-    return b.op("_linalg_inverse", value)
-
-
-@translates("linalg_det", "det")
-def _det(b: SymbolBuilder, value: TorchValue) -> Symbol:
-    return b.op("_linalg_det", value)
+translates_as("linalg_inv", "_linalg_inverse")
+translates_as("linalg_det", "_linalg_det")
+translates_as("inverse", "_linalg_inverse")
+translates_as("det", "_linalg_det")
 
 
 @translates("linalg_slogdet", "slogdet")
@@ -56,7 +106,7 @@ def _solve(b: SymbolBuilder, matrices: TorchValue, right: TorchValue, left: bool
     is_vector = right.rank == 1 or (right.rank == matrices.rank - 1 and right.dims == matrices.dims[:-1])
     if is_vector:
         right = b.reshape(right, (*right.dims, 1))
-    lead = _broadcast(matrices.dims[:-2], right.dims[:-2])
+    lead = broadcast_dims(matrices.dims[:-2], right.dims[:-2])
     inverse = b.value(b.op("_linalg_inverse", matrices), matrices.dims, matrices.dtype)
     inverse = b.expand(inverse, (*lead, *matrices.dims[-2:]))
     right = b.expand(right, (*lead, *right.dims[-2:]))
@@ -81,7 +131,7 @@ def _solve_triangular(
 def _by_triangle(
     b: SymbolBuilder, matrices: TorchValue, right: TorchValue, upper: bool, **options: bool
 ) -> Symbol:
-    lead = _broadcast(matrices.dims[:-2], right.dims[:-2])
+    lead = broadcast_dims(matrices.dims[:-2], right.dims[:-2])
     parts = [b.expand(value, (*lead, *value.dims[-2:])) for value in (matrices, right)]
     return b.op("_linalg_trsm", *parts, lower=not upper, **options)
 

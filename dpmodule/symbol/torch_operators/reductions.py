@@ -10,9 +10,8 @@ import torch
 
 from ..symbol import Symbol
 from .builder import SymbolBuilder
-from .sizes import Size, is_number
 from .table import TABLE, translates
-from .value import NoCounterpart, TorchValue
+from .value import NoCounterpart, Size, TorchValue, is_number
 
 if TYPE_CHECKING:
     from ...types import Ints

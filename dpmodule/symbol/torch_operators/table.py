@@ -12,7 +12,7 @@ Raises `Untranslatable` for arguments that have no counterpart.
 """
 
 _NAMESPACES = ("aten::", "dpmodule::")
-"""Torch's own operators, and those of `torch_recurrent`, which stand for some of them."""
+"""Torch's own operators, and those of `torch_functions`, which stand for some of them."""
 
 Given = TypeVar("Given", bound=Translator)
 
@@ -29,6 +29,22 @@ def translates(*names: str) -> Callable[[Given], Given]:
         return function
 
     return enter
+
+
+def translates_as(name: str, operator: str, *keys: tuple[str, float], **fixed: Any) -> None:
+    """Enter an operator that takes one array, and numbers under other names.
+
+    Args:
+        operator: ours.
+        keys: our name and torch's default of each number.
+        fixed: attributes of ours that torch's operator does not have.
+    """
+
+    def translate(b: Any, value: Any, *numbers: float) -> Any:
+        given = (*numbers, *(default for _, default in keys[len(numbers) :]))
+        return b.op(operator, value, **fixed, **{key: float(n) for (key, _), n in zip(keys, given)})
+
+    TABLE[name] = translate
 
 
 def find(target: object) -> Translator | None:

@@ -305,9 +305,9 @@ def test_a_slot_with_room_that_becomes_free_too_late_is_not_laid_out_anew(core, 
         held.pop(0)
         send(large)
         held.pop(0)
-        needed = writer._sender._needed
+        needed = writer._needed
         with monkeypatch.context() as patch:
-            patch.setattr(writer._sender, "_needed", lambda leaf: (held.clear(), needed(leaf))[1])
+            patch.setattr(writer, "_needed", lambda leaf: (held.clear(), needed(leaf))[1])
             send(large)
         assert writer.stats.queued == 4
         held.clear()
@@ -384,7 +384,7 @@ def test_shared_memory_is_let_go_of_with_its_owner(core):
             writer.send(big)
             assert reader.recv()[5] == i
             del big  # other memory comes to lie at this address
-        assert len(writer._sender._blocks._blocks) <= 2
+        assert len(writer._blocks._blocks) <= 2
 
 
 @every_core
@@ -733,7 +733,7 @@ def test_one_thread_at_a_time_may_use_an_end(core):
 
         thread = threading.Thread(target=wait)
         thread.start()
-        while reader._connection.waiting is None:
+        while reader._waiting is None:
             time.sleep(0.001)
         with pytest.raises(StateError, match="another call is waiting"):
             reader.recv()

@@ -1,6 +1,13 @@
 """What runs in place of a chain: kernels for whole sequences, torch's or our own, or else the plain steps.
 
+Our own are those of GRUs and plain networks on the CPU, where torch's record every small step. Forward keeps what
+backward needs; backward computes at once all that does not depend on the gradient of the next step, so that two or
+three calls a step are left, and the gradients of the weights are one product each. For an LSTM, oneDNN has all of this,
+and `ops.nn.lstm` where that takes longer to prepare than to compute.
+
 Shape letters: T time steps, N batch, K features of the input, H features of the state, G gates.
+
+Source: the gradients of torch's `gru`, `rnn_tanh` and `rnn_relu`, written out.
 """
 
 from __future__ import annotations
@@ -10,30 +17,191 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch.nn.functional import linear
+import torch.nn.functional as F
+from torch.autograd.function import once_differentiable
 
 from ....compat import torch_private
-from ....ops.nn.linear import LARGE
+from ....ops.nn.linear import LARGE, linear, product_by_faster
 from ....ops.nn.lstm import is_small, small_lstm
 from ....ops.nn.rules import flat_from
-from .functions import gru, plain
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "rnn_relu": torch.rnn_relu,
-    "rnn_tanh": torch.rnn_tanh,
-    "lstm": torch.lstm,
-    "gru": torch.gru,
-}
+Optional = torch.Tensor | None
+Found = tuple[torch.Tensor, ...]
+
+
+def _states(begin: torch.Tensor, steps: int) -> torch.Tensor:
+    """Return room for all states, (T + 1, N, H), the first of them filled in."""
+    states = begin.new_empty(steps + 1, *begin.shape)
+    states[0] = begin
+    return states
+
+
+def _gradients_of_states(states: torch.Tensor, outputs: Optional, last: Optional) -> torch.Tensor:
+    """Return the gradients of all states as far as they come from outside, (T + 1, N, H)."""
+    found = torch.zeros_like(states) if outputs is None else torch.empty_like(states)
+    if outputs is not None:
+        found[0].zero_()
+        found[1:] = outputs
+    if last is not None:
+        found[-1] += last[0]
+    return found
+
+
+def _for_map(
+    grad: torch.Tensor, data: torch.Tensor, weight: torch.Tensor, wanted: tuple[bool, bool, bool]
+) -> tuple[Optional, Optional, Optional]:
+    """Return the gradients of a linear map's data, weight and bias, as far as they are wanted."""
+    flat = grad.reshape(-1, weight.shape[0])
+    return (
+        product_by_faster(flat, weight.t()).view(data.shape) if wanted[0] else None,
+        product_by_faster(flat.t(), data.reshape(-1, weight.shape[1]).t()) if wanted[1] else None,
+        flat.sum(0) if wanted[2] else None,
+    )
+
+
+def _map(x: torch.Tensor, weight: torch.Tensor, bias: Optional) -> torch.Tensor:
+    """Return the linear map of a sequence."""
+    return linear(x.reshape(-1, x.shape[2]), weight, bias).view(*x.shape[:2], -1)
+
+
+class _PlainNetwork(torch.autograd.Function):
+    """A plain network; takes data (T, N, K), begin state (N, H), both weights, both biases or None, and the activation.
+
+    Returns all states (T, N, H), and the last one once more (1, N, H).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        begin: torch.Tensor,
+        w_in: torch.Tensor,
+        w_state: torch.Tensor,
+        b_in: Optional,
+        b_state: Optional,
+        with_relu: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx.set_materialize_grads(False)
+        states = _states(begin, x.shape[0])
+        maps = _map(x, w_in, b_in)
+        if b_state is not None:
+            maps += b_state
+        turned = w_state.t()
+        activate = torch.relu_ if with_relu else torch.tanh_
+        rows = states.unbind(0)
+        for t, own in enumerate(maps.unbind(0)):
+            activate(torch.addmm(own, rows[t], turned, out=rows[t + 1]))
+        ctx.save_for_backward(x, w_in, w_state, states)
+        ctx.with_relu = with_relu
+        return states[1:], states[-1:].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Optional) -> tuple[Optional, ...]:
+        x, w_in, w_state, states = ctx.saved_tensors
+        new = states[1:]
+        slopes = 1.0 - ((new <= 0).to(new.dtype) if ctx.with_relu else new * new)  # 1 at NaN, as relu's
+        found = _gradients_of_states(states, *grads)
+        rows = found.unbind(0)
+        for t, slope in reversed(list(enumerate(slopes.unbind(0)))):
+            rows[t].addmm_(rows[t + 1].mul_(slope), w_state)
+        wants = ctx.needs_input_grad
+        for_x, for_in, for_b = _for_map(found[1:], x, w_in, (wants[0], wants[2], wants[4] or wants[5]))
+        for_state = _for_map(found[1:], states[:-1], w_state, (False, wants[3], False))[1]
+        return (
+            for_x,
+            found[0],
+            for_in,
+            for_state,
+            for_b if wants[4] else None,
+            for_b if wants[5] else None,
+            None,
+        )
+
+
+class _Gru(torch.autograd.Function):
+    """A GRU; takes and returns what `_Plain` does, without an activation."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        begin: torch.Tensor,
+        w_in: torch.Tensor,
+        w_state: torch.Tensor,
+        b_in: Optional,
+        b_state: Optional,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx.set_materialize_grads(False)
+        units = begin.shape[1]
+        states = _states(begin, x.shape[0])
+        ours, maps = _map(x, w_in, b_in), states.new_empty(*x.shape[:2], 3 * units)
+        gates, new = states.new_empty(*x.shape[:2], 2 * units), torch.empty_like(states[1:])
+        turned = w_state.t()
+        rows = zip(
+            states.unbind(0),
+            states[1:].unbind(0),
+            maps.unbind(0),
+            maps[..., : 2 * units].unbind(0),
+            maps[..., 2 * units :].unbind(0),
+            ours[..., : 2 * units].unbind(0),
+            ours[..., 2 * units :].unbind(0),
+            gates.unbind(0),
+            gates[..., :units].unbind(0),
+            gates[..., units:].unbind(0),
+            new.unbind(0),
+            strict=False,  # there is a state more than steps
+        )
+        for state, after, row, row_gates, row_new, our_gates, our_new, gate, reset, update, fresh in rows:
+            if b_state is None:
+                torch.mm(state, turned, out=row)
+            else:
+                torch.addmm(b_state, state, turned, out=row)
+            torch.add(our_gates, row_gates, out=gate).sigmoid_()
+            torch.addcmul(our_new, reset, row_new, out=fresh).tanh_()
+            torch.lerp(fresh, state, update, out=after)
+        ctx.save_for_backward(x, w_in, w_state, states, gates, new, maps)
+        return states[1:], states[-1:].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Optional) -> tuple[Optional, ...]:
+        x, w_in, w_state, states, gates, new, maps = ctx.saved_tensors
+        steps, rows, units = new.shape
+        reset, update = gates.chunk(2, 2)
+        rest = 1.0 - update
+        of_new = rest * (1.0 - new * new)
+        slopes = new.new_empty(steps, rows, 3, units)
+        torch.mul(of_new * maps[..., 2 * units :], reset * (1.0 - reset), out=slopes[:, :, 0])
+        torch.mul(states[:-1] - new, update * rest, out=slopes[:, :, 1])
+        torch.mul(of_new, reset, out=slopes[:, :, 2])
+        found = _gradients_of_states(states, *grads)
+        each = found.unbind(0)
+        for_maps = torch.empty_like(slopes)
+        parts = zip(slopes.unbind(0), for_maps.unbind(0), update.unbind(0), strict=True)
+        for t, (slope, for_map, keep) in reversed(list(enumerate(parts))):
+            after = each[t + 1]
+            torch.mul(slope, after.unsqueeze(1), out=for_map)
+            each[t].addcmul_(after, keep).addmm_(for_map.view(rows, -1), w_state)
+        wants = ctx.needs_input_grad
+        _, for_state, for_b_state = _for_map(for_maps, states[:-1], w_state, (False, wants[3], wants[5]))
+        torch.mul(of_new, found[1:], out=for_maps[:, :, 2])
+        for_x, for_in, for_b_in = _for_map(for_maps, x, w_in, (wants[0], wants[2], wants[4]))
+        return for_x, found[0], for_in, for_state, for_b_in, for_b_state
+
+
 _CPU_TYPES = frozenset({torch.float32, torch.float64, torch.bfloat16})
 _CUDA_TYPES = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 
+_OWN: dict[str, Callable[..., Found]] = {
+    "gru": _Gru.apply,
+    **dict.fromkeys(("rnn_tanh", "rnn_relu"), _PlainNetwork.apply),
+}
 _OWN_TYPES = frozenset({torch.float32, torch.float64})
 
 Order = tuple[int, ...]
 _AS_THEY_ARE = frozenset((tuple(range(gates)),) * 2 for gates in (1, 3, 4))
 """Gates of both weights in torch's order: of plain networks, GRU and LSTM."""
-
-Found = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +243,17 @@ class Recurrence:
         if x.is_cuda:
             weights = in_one_piece(weights)
         elif self._is_better_here(x, weights):
-            if self.mode == "gru":
-                return gru(x, begin[0], weights)
-            return plain(x, begin[0], weights, self.mode == "rnn_relu")
+            options = () if self.mode == "gru" else (self.mode == "rnn_relu",)
+            return _OWN[self.mode](x, begin[0], *_parted(weights), *options)
         states = tuple(state.unsqueeze(0) for state in begin)
         hx = states if count == 2 else states[0]
-        options = len(weights) == 4, 1, 0.0, torch.is_grad_enabled(), False, False
-        found: Found = _FUNCTIONS[self.mode](x, hx, weights, *options)
+        has_biases, records = len(weights) == 4, torch.is_grad_enabled()
+        found: Found = getattr(torch, self.mode)(x, hx, weights, has_biases, 1, 0.0, records, False, False)
         return found
 
     def _is_better_here(self, x: torch.Tensor, weights: list[torch.Tensor]) -> bool:
         """Say whether our own functions are faster than torch's, which record or prepare every small step."""
-        if self.mode == "lstm" or x.dtype not in _OWN_TYPES:
+        if self.mode not in _OWN or x.dtype not in _OWN_TYPES:
             return False
         return torch.is_grad_enabled() or x.numel() * weights[0].shape[0] >= LARGE
 
@@ -113,7 +280,7 @@ class Recurrence:
         w_in, w_state, b_in, b_state = _parted(weights)
         step, states, found = _STEPS[self.mode], begin, []
         for each in x.unbind(0):
-            states = step(linear(each, w_in, b_in), linear(states[0], w_state, b_state), states)
+            states = step(F.linear(each, w_in, b_in), F.linear(states[0], w_state, b_state), states)
             found.append(states[0])
         return torch.stack(found), *(state.unsqueeze(0) for state in states)
 
@@ -202,7 +369,7 @@ class CellStates:
         weights = self.recurrence.weights(*rest[2:])
         w_in, w_state, b_in, b_state = _parted(weights)
         before = torch.cat([begin.unsqueeze(0), hidden[:-1]])
-        i, f, g, _ = (linear(x, w_in, b_in) + linear(before, w_state, b_state)).chunk(4, 2)
+        i, f, g, _ = (F.linear(x, w_in, b_in) + F.linear(before, w_state, b_state)).chunk(4, 2)
         found = []
         for keeps, adds in zip(f.sigmoid().unbind(0), (i.sigmoid() * g.tanh()).unbind(0), strict=True):
             cell = torch.addcmul(adds, keeps, cell)

@@ -1,0 +1,364 @@
+"""`HogwildWorkers`: workers of a `HogwildWorld`, processes or threads, each of which has a copy of a world."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+from typing import Any, NoReturn, TypeVar
+
+from ..base import StateError
+from ..devices import generators
+from ..streams.child import Channel
+from ..streams.errors import UnpicklableError, WorkerStuck
+from ..streams.launch import pack_target
+from ..streams.supervisor import START_S, ProgressWatch, Supervisor
+from ..streams.synchronization import Signal
+from .batch_world import BatchWorld, copied_world
+from .handover import Board, BoardOrders, Desk
+from .worlds import World
+
+Found = TypeVar("Found")
+
+START, PARLEY, RESET, LOOK, STOP = range(1, 6)
+"""What a worker is told: make the world, parley, begin a new epoch, look whether it is done, and shut down."""
+
+_NAMES = {START: "its start", PARLEY: "a parley", RESET: "a reset", LOOK: "a look", STOP: "its shutdown"}
+
+_CHECK_S = 0.5
+_EVERY = 256
+"""After how many parleys to look for deaths where nobody ever waits for long."""
+
+_GRACE_S = 1.0
+
+
+@dataclass
+class WorkerSetup:
+    """What a worker does.
+
+    Args:
+        opt: options of its world; ``batchsize`` above 1: a `BatchWorld` over its copy.
+        index: number of the worker.
+    """
+
+    opt: Mapping[str, Any]
+    shared: Mapping[str, Any]
+    index: int
+    entropy: tuple[int, ...]
+    is_training: bool
+
+    def world(self) -> World:
+        """Make the worker's world."""
+        if self.entropy:
+            generators.seed_process((*self.entropy, self.index))
+        world = copied_world(self.shared)
+        return BatchWorld(self.opt, world) if self.opt.get("batchsize", 1) > 1 else world
+
+
+def _serve(
+    desk: Desk, work: WorkerSetup, world: World | None, note: Callable[[str, int], None] | None = None
+) -> None:
+    """Be a worker: carry out one order after the other."""
+    parleys, training = 0, work.is_training
+    while (command := desk.take()) is not None:
+        if command == START:
+            world = work.world() if world is None else world
+        if world is None:
+            continue
+        if command == PARLEY:
+            if note is not None:
+                note("parley", parleys)
+            began = perf_counter()
+            world.parley()
+            desk.took(perf_counter() - began)
+            parleys += 1
+        elif command == RESET:
+            world.reset()
+        elif command == STOP:
+            world.shutdown()
+            desk.finish()
+            return
+        is_over = world.epoch_done()
+        desk.finish(is_over and not training, is_over and training and command == PARLEY)
+
+
+# processes
+
+
+class _SharedPart:
+    """Part of what a world shares, packed alone, so that an error can say what cannot be sent to a process."""
+
+    def __init__(self, owner: str, path: tuple[Any, ...], value: Any) -> None:
+        self.owner = owner
+        self.path = path
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"{self.owner}.share()[{self.path[-1]!r}]"
+
+
+def _parts(shared: Mapping[str, Any], path: tuple[Any, ...] = ()) -> Iterator[_SharedPart]:
+    owner = getattr(shared.get("world_class") or shared.get("class"), "__name__", "world")
+    for key, value in shared.items():
+        if "world_class" in shared and key in ("agents", "worlds"):
+            for number, each in enumerate(value):
+                yield from _parts(each, (*path, key, number))
+        else:
+            yield _SharedPart(owner, (*path, key), value)
+
+
+def _serve_process(channel: Channel, board: Board, work: WorkerSetup) -> None:
+    gc.freeze()  # a collection would write to every page that a forked worker shares with its parent
+    _serve(Desk(board, work.index, channel.fileno()), work, None, channel.note)
+    board.close()
+
+
+class _Processes:
+    """Workers that are processes."""
+
+    may_spin = True
+    start_s = START_S
+
+    def __init__(self, method: str) -> None:
+        self._supervisor = Supervisor("hogwild", method, grace_s=_GRACE_S)
+
+    def start(self, board: Board, works: Sequence[WorkerSetup]) -> list[int]:
+        """Start the workers, and return what becomes readable when one ends."""
+        work = works[0]
+        try:
+            for work in works:
+                self._supervisor.start(_serve_process, board, work)
+        except UnpicklableError:
+            pack_target(_serve_process, (board, replace(work, shared={}), *_parts(work.shared)))
+            raise
+        return [fd for child in self._supervisor.children for fd in (child.fileno(), child.sentinel)]
+
+    def failure(self) -> BaseException | None:
+        """Return why a worker failed, None if none has."""
+        return self._supervisor.failure()
+
+    def stuck(self, worker: int, how: str) -> BaseException:
+        """Return the error for a worker that hangs, with its Python stack."""
+        return self._supervisor.children[worker].stuck(how)
+
+    def close(self) -> bool:
+        """End the workers; say whether they are gone."""
+        self._supervisor.close()
+        return True
+
+
+# threads
+
+
+class _Threads:
+    """Workers that are threads of this process; their copies are made one after the other, before any starts."""
+
+    may_spin = False
+    start_s = 0.0
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+        self._errors: list[BaseException] = []
+        self._alarm = Signal.create()
+
+    def start(self, board: Board, works: Sequence[WorkerSetup]) -> list[int]:
+        """Start the workers, and return what becomes readable when one fails."""
+        worlds = [work.world() for work in works]
+        for work, world in zip(works, worlds):
+            args = (Desk(board, work.index, may_spin=False), work, world, self._errors, self._alarm)
+            name = f"hogwild-{work.index}"
+            self._threads.append(threading.Thread(target=_serve_thread, args=args, name=name, daemon=True))
+        for thread in self._threads:
+            thread.start()
+        return [self._alarm.read]
+
+    def failure(self) -> BaseException | None:
+        """Return why a worker failed, None if none has."""
+        return self._errors[0] if self._errors else None
+
+    def stuck(self, worker: int, how: str) -> BaseException:
+        """Return the error for a worker that hangs, with its Python stack."""
+        thread = self._threads[worker]
+        frame = sys._current_frames().get(thread.ident or 0)
+        stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
+        return WorkerStuck(f"worker {worker} {thread.name!r} (a thread) {how}; its Python stack:\n{stack}")
+
+    def close(self) -> bool:
+        """Wait for the end of workers that have been told to end; say whether they have."""
+        deadline = time.monotonic() + _GRACE_S
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(deadline - time.monotonic(), 0.0))
+        are_gone = not any(thread.is_alive() for thread in self._threads)
+        if are_gone:
+            self._alarm.close()
+        return are_gone
+
+
+def _serve_thread(
+    desk: Desk, work: WorkerSetup, world: World, errors: list[BaseException], alarm: Signal
+) -> None:
+    try:
+        _serve(desk, work, world)
+    except BaseException as error:  # the parent raises it
+        errors.append(error)
+        alarm.give()
+
+
+def _dismiss(orders: BoardOrders, owner: int) -> None:
+    if os.getpid() == owner:  # and not a process that was forked from it
+        orders.close()
+
+
+class HogwildWorkers:
+    """Workers, and what their parent tells them and hears of them.
+
+    Args:
+        timeout_s: how long one may take for an order while its parent waits, in seconds.
+        ahead: how many parleys one may be given at most before it has done the first of them.
+    """
+
+    def __init__(self, works: Sequence[WorkerSetup], mode: str, timeout_s: float, ahead: int) -> None:
+        self._timeout_s = timeout_s
+        self._count = 0
+        self._next_check = 0.0
+        self._progress = ProgressWatch()
+        self._failure: BaseException | None = None
+        self._group: _Processes | _Threads = _Threads() if mode == "thread" else _Processes(mode)
+        self._board = Board(len(works), ahead)
+        self._orders = BoardOrders(self._board, self._group.may_spin)
+        self.is_open = True
+        weakref.finalize(self, _dismiss, self._orders, os.getpid())
+        try:
+            self._orders.watch(self._group.start(self._board, works))
+            self._tell(START)
+            self.settle(timeout_s + self._group.start_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def release(self, ahead: bool) -> None:
+        """Have a worker parley; wait until there is one that is free for it.
+
+        Args:
+            ahead: whether one is free that still has to do a parley.
+        """
+        orders = self._orders
+        self._count += 1
+        if not self.is_open or self._count % _EVERY == 0:
+            self._check()
+        worker = orders.free(PARLEY, ahead)
+        if worker is None:
+            worker = self._await(partial(orders.free, PARLEY, ahead))
+        orders.give(worker, PARLEY)
+
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Wait until no worker has anything to do.
+
+        Args:
+            timeout_s: how long one may take, if not as long as usual.
+        """
+        self._check_open()
+        usual, self._timeout_s = self._timeout_s, self._timeout_s if timeout_s is None else timeout_s
+        try:
+            self._await(self._orders.quiet)
+        finally:
+            self._timeout_s = usual
+
+    def tell(self, command: int) -> None:
+        """Give a command to all workers, after what they are at, and wait until all have carried it out."""
+        self.settle()
+        self._tell(command)
+        self.settle()
+
+    def _tell(self, command: int) -> None:
+        for worker in range(self._board.workers):
+            self._orders.give(worker, command)
+
+    def seems_over(self) -> bool:
+        """Say whether every worker said after its last parley that there is nothing left for it."""
+        return self._orders.all_at_end()
+
+    def is_over(self) -> bool:
+        """Ask the workers whether there is nothing left for any of them; busy ones only if all others say so."""
+        self._check_open()
+        while True:
+            idle = self._orders.idle()
+            unsure = next((worker for worker in idle if not self._orders.is_at_end(worker)), None)
+            if unsure is not None:
+                self._orders.give(unsure, LOOK)
+                if not self._await(partial(self._orders.answer, unsure)):
+                    return False
+            elif len(idle) == self._board.workers:
+                return True
+            else:
+                self._await(partial(self._orders.more_idle, len(idle)))
+
+    def ended(self) -> int:
+        """Return how many parleys have been the last ones of an epoch, in training."""
+        return self._orders.ended()
+
+    def stop(self) -> None:
+        """Let the workers finish, shut down their worlds, and end."""
+        if not self.is_open:
+            return
+        try:
+            self.tell(STOP)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the workers, whatever they are at; further calls do nothing."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._orders.close()
+        if self._group.close():
+            self._board.close()
+
+    # waiting
+
+    def _await(self, found: Callable[[], Found | None]) -> Found:
+        """Return what a function finds on the board; wait until it finds something."""
+        news = self._orders.look(found)
+        while news is None:
+            news = self._orders.sleep(found)
+            if self._orders.is_alarmed or time.monotonic() > self._next_check:
+                self._check()
+        return news
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise StateError(_ended_text(self._failure)) from self._failure
+
+    def _check(self) -> None:
+        """Look whether a worker has ended, or makes no progress."""
+        self._check_open()
+        if (error := self._group.failure()) is not None:
+            self._fail(error)
+        self._next_check = time.monotonic() + min(_CHECK_S, self._timeout_s / 4)
+        for worker in self._orders.busy():
+            if self._progress.is_stuck(worker, self._orders.done(worker), self._timeout_s):
+                doing = _NAMES[self._orders.command(worker)]
+                self._fail(
+                    self._group.stuck(worker, f"has not finished {doing} within {self._timeout_s:g} s")
+                )
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        self._failure = error
+        self.close()
+        raise error
+
+
+def _ended_text(failure: BaseException | None) -> str:
+    if failure is None:
+        return "the HogwildWorld has been shut down; make a new one"
+    return f"the workers of the HogwildWorld ended because of {type(failure).__name__}: {failure}; make a new one"

@@ -1,0 +1,74 @@
+"""Recurrent networks that come from torch."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import dpmodule as mx
+from helpers.torch_import import Functions, compare
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.RNN(3, 4, batch_first=True)
+        self.gru = nn.GRU(3, 4, 2, bidirectional=True)
+        self.lstm = nn.LSTM(3, 4, bias=False, batch_first=True)
+        self.cells = nn.ModuleList([nn.RNNCell(3, 4), nn.GRUCell(3, 4), nn.LSTMCell(3, 4, bias=False)])
+
+    def forward(self, x, state):
+        steps = x.transpose(0, 1)
+        out, last = self.rnn(x, state.unsqueeze(0))
+        both, _ = self.gru(steps)
+        deep, (hidden, cell) = self.lstm(x)
+        first = [c(x[:, 0], state) for c in self.cells[:2]]
+        first += self.cells[2](x[:, 0], (state, state * 2))
+        return out, last[0], both.transpose(0, 1), {"out": deep, "states": (hidden, cell)}, first
+
+
+def test_recurrent_networks_and_cells():
+    symbol, args, _ = compare(Recurrent(), lambda n: (torch.randn(n, 3, 3), torch.randn(n, 4)))
+    kinds = [n.op.name for n in symbol.graph.nodes if n.op is not None]
+    assert kinds.count("RNN") == 6
+    assert "gru.weight_hh_l1_reverse" in args
+    assert symbol.list_outputs()[3] == "output3_out_output"
+
+
+def test_dropout_between_layers_follows_the_mode():
+    net = nn.LSTM(3, 4, 2, dropout=0.4)
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            return self.net(x.transpose(0, 1))[0].transpose(0, 1)
+
+    for training in (True, False):
+        symbol, _, _ = mx.sym.from_torch(Outer().train(training), torch.zeros(2, 3, 3))
+        (node,) = [n for n in symbol.graph.nodes if n.op is not None and n.op.name == "RNN"]
+        assert node.a.p == 0.4
+
+
+def test_scaled_dot_product_attention():
+    keep = torch.rand(4, 6) > 0.3
+    keep[:, 0] = True
+    bias = torch.randn(2, 4, 6)
+
+    def heads(x):
+        return x.view(x.shape[0], -1, 2, 4).transpose(1, 2)
+
+    functions = {
+        "plain": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y)),
+        "scale": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), scale=0.1),
+        "causal": lambda x, y: F.scaled_dot_product_attention(heads(y), heads(y), heads(y), is_causal=True),
+        "apart": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), is_causal=True),
+        "mask": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), attn_mask=keep),
+        "bias": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), attn_mask=bias),
+        "flat": lambda x, y: F.scaled_dot_product_attention(x, y, y),
+        "shared": lambda x, y: F.scaled_dot_product_attention(
+            heads(x), heads(y)[:, :1], heads(y)[:, :1], enable_gqa=True
+        ),
+    }
+    compare(Functions(functions), lambda n: (torch.randn(n, 4, 8), torch.randn(n, 6, 8)))
