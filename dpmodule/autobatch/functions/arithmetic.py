@@ -124,29 +124,17 @@ def round(x: Expression, gradient_mode: str) -> Expression:
 
 
 def ceil(x: Expression, gradient_mode: str) -> Expression:
-    """Round every element up; see `round`.
-
-    Args:
-        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
-    """
+    """Round every element up; for `gradient_mode` see `round`."""
     return apply(CEIL, (x,), (_straight("ceil", gradient_mode),))
 
 
 def floor(x: Expression, gradient_mode: str) -> Expression:
-    """Round every element down; see `round`.
-
-    Args:
-        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
-    """
+    """Round every element down; for `gradient_mode` see `round`."""
     return apply(FLOOR, (x,), (_straight("floor", gradient_mode),))
 
 
 def argmax(x: Expression, gradient_mode: str) -> Expression:
-    """Make a vector with a one where the greatest element of `x` is.
-
-    Args:
-        gradient_mode: see `round`.
-    """
+    """Make a vector with a one where the greatest element of `x` is; for `gradient_mode` see `round`."""
     return apply(ARGMAX, (x,), (_straight("argmax", gradient_mode),))
 
 
@@ -214,11 +202,7 @@ def emax(xs: Iterable[Expression]) -> Expression:
 
 @fast_form
 def logsumexp(xs: Iterable[Expression]) -> Expression:
-    """Compute log(exp(x1) + exp(x2) + ...), element by element.
-
-    Args:
-        xs: at least one, of equal dimensions.
-    """
+    """Compute log(exp(x1) + exp(x2) + ...) of expressions of equal dimensions, element by element."""
     found = xs if type(xs) is list and xs else not_empty("logsumexp", xs)
     try:
         return apply(binary.LOGSUMEXP, found)
@@ -229,22 +213,14 @@ def logsumexp(xs: Iterable[Expression]) -> Expression:
 @fast_form
 @paired(binary.MAX)
 def bmax(x: Expression, y: Expression) -> Expression:
-    """Compute the greater of two expressions, element by element.
-
-    Args:
-        y: the other, of its dimensions.
-    """
+    """Compute the greater of two expressions of equal dimensions, element by element."""
     return plain(binary.MAX, x, y)
 
 
 @fast_form
 @paired(binary.MIN)
 def bmin(x: Expression, y: Expression) -> Expression:
-    """Compute the smaller of two expressions, element by element.
-
-    Args:
-        y: the other, of its dimensions.
-    """
+    """Compute the smaller of two expressions of equal dimensions, element by element."""
     return plain(binary.MIN, x, y)
 
 
@@ -258,12 +234,7 @@ def cmult(x: Expression, y: Expression) -> Expression:
 @fast_form
 @paired(binary.CDIV)
 def cdiv(x: Expression, y: Expression) -> Expression:
-    """Divide element by element; dimensions of 1 of `y` are broadcast.
-
-    Args:
-        x: what is divided.
-        y: by what.
-    """
+    """Divide `x` by `y`, element by element; dimensions of 1 of `y` are broadcast."""
     return plain(binary.CDIV, x, y)
 
 
@@ -284,11 +255,7 @@ def colwise_add(x: Expression, y: Expression) -> Expression:
 @fast_form
 @paired(DOT)
 def dot_product(x: Expression, y: Expression) -> Expression:
-    """Compute the sum of the products of elements.
-
-    Args:
-        y: the other, of its dimensions.
-    """
+    """Compute the sum of the products of elements of two expressions of equal dimensions."""
     return plain(DOT, x, y)
 
 
@@ -329,30 +296,18 @@ def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
 
 @fast_form
 def concatenate_cols(xs: Iterable[Expression]) -> Expression:
-    """Join vectors or matrices side by side.
-
-    Args:
-        xs: at least one, of equal heights.
-    """
+    """Join vectors or matrices of equal heights side by side."""
     return concatenate(xs, 1)
 
 
 def concatenate_to_batch(xs: Iterable[Expression]) -> Expression:
-    """Join the minibatches of expressions.
-
-    Args:
-        xs: at least one, of equal dimensions.
-    """
+    """Join the minibatches of expressions of equal dimensions."""
     found = not_empty("concatenate", xs)
     return _fold(TO_BATCH, TO_BATCH_MANY, found, (), (len(found),))
 
 
 def trace_of_product(x: Expression, y: Expression) -> Expression:
-    """Compute the trace of ``x * transpose(y)``.
-
-    Args:
-        y: one of its dimensions.
-    """
+    """Compute the trace of ``x * transpose(y)`` of two matrices of equal dimensions."""
     return plain(TRACE, x, y)
 
 
@@ -371,44 +326,20 @@ def logdet(x: Expression) -> Expression:
 
 
 def contract3d_1d(x: Expression, y: Expression) -> Expression:
-    """Multiply the last of three dimensions with a vector and sum over it.
-
-    Args:
-        x: the tensor (i, j, k).
-        y: the vector (k).
-    """
+    """Multiply the last of three dimensions of `x` (i, j, k) with a vector `y` (k) and sum over it."""
     return apply(CONTRACT, (x, y), (1, False))
 
 
 def contract3d_1d_bias(x: Expression, y: Expression, b: Expression) -> Expression:
-    """Do what `contract3d_1d` does and add a matrix `b`.
-
-    Args:
-        x: the tensor (i, j, k).
-        y: the vector (k).
-        b: the matrix (i, j).
-    """
+    """Do what `contract3d_1d` does and add a matrix `b` (i, j)."""
     return apply(CONTRACT, (x, y, b), (1, True))
 
 
 def contract3d_1d_1d(x: Expression, y: Expression, z: Expression) -> Expression:
-    """Multiply the last two of three dimensions with vectors and sum over them.
-
-    Args:
-        x: the tensor (i, j, k).
-        y: the vector (k).
-        z: the vector (j).
-    """
+    """Multiply the last two of three dimensions of `x` (i, j, k) with vectors `y` (k) and `z` (j) and sum over them."""
     return apply(CONTRACT, (x, y, z), (2, False))
 
 
 def contract3d_1d_1d_bias(x: Expression, y: Expression, z: Expression, b: Expression) -> Expression:
-    """Do what `contract3d_1d_1d` does and add a vector `b`.
-
-    Args:
-        x: the tensor (i, j, k).
-        y: the vector (k).
-        z: the vector (j).
-        b: the vector (i).
-    """
+    """Do what `contract3d_1d_1d` does and add a vector `b` (i)."""
     return apply(CONTRACT, (x, y, z, b), (2, True))
