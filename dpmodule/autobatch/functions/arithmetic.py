@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
 from ..arguments import number, whole
@@ -23,39 +23,24 @@ from ..expression import (
 from ..ops import binary
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
 from ..ops.linear import AFFINE, CONTRACT, DOT, INVERSE, LOGDET, TRACE
-from ..ops.spec import Argument, Operation
+from ..ops.spec import Operation
 from ..ops.unary import ARGMAX, CEIL, FLOOR, NOBACKPROP, ROUND, SCALE_GRADIENT, UNARY
 from ..session import state
 
 
 class OfOne(Protocol):
-    """A function of an expression, and perhaps of a number beside it."""
+    """A function of an expression."""
 
-    def __call__(self, x: Expression, *beside: float, **named: float) -> Expression:
+    def __call__(self, x: Expression) -> Expression:
         """Add its operation to the graph."""
-
-
-def _with_number(op: Operation, argument: Argument) -> Callable[..., Expression]:
-    """Return the function of an operation on one expression with a number beside it."""
-    what = f"{op.name}: {argument.name}"
-
-    def made(x: Expression, beside: float = argument.default) -> Expression:
-        return apply(op, (x,), (number(beside, what),))
-
-    made.__annotations__[argument.name] = made.__annotations__.pop("beside")
-    made.__code__ = made.__code__.replace(co_varnames=("x", argument.name))
-    return made
 
 
 def function_of(op: Operation) -> OfOne:
     """Make the function of an operation as its record describes it."""
-    argument = op.argument
-    found = single(op) if argument is None else _with_number(op, argument)
+    found = single(op)
     found.__name__ = found.__qualname__ = op.name
     found.__module__ = __name__.rpartition(".functions.")[0]  # where it is found by its name, as pickles ask
     found.__doc__ = f"{op.text}\n\nArgs:\n    x: the operand."
-    if argument is not None:
-        found.__doc__ += f"\n    {argument.name}: {argument.text}"
     return cast(OfOne, fast(op.name, found))
 
 
@@ -84,9 +69,29 @@ softsign = function_of(UNARY["softsign"])
 log_sigmoid = function_of(UNARY["log_sigmoid"])
 lgamma = function_of(UNARY["lgamma"])
 selu = function_of(UNARY["selu"])
-elu = function_of(UNARY["elu"])
-silu = function_of(UNARY["silu"])
 nobackprop = function_of(NOBACKPROP)
+
+
+@fast_form
+def elu(x: Expression, alpha: float = 1.0) -> Expression:
+    """Compute x above 0 and alpha * (exp(x) - 1) below, of every element.
+
+    Args:
+        x: the operand.
+        alpha: the negative of the limit far below 0.
+    """
+    return apply(UNARY["elu"], (x,), (number(alpha, "elu: alpha"),))
+
+
+@fast_form
+def silu(x: Expression, beta: float = 1.0) -> Expression:
+    """Compute x * logistic(beta * x) of every element, also known as swish.
+
+    Args:
+        x: the operand.
+        beta: see above.
+    """
+    return apply(UNARY["silu"], (x,), (number(beta, "silu: beta"),))
 
 
 @fast_form
