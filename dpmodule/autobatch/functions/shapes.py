@@ -135,7 +135,7 @@ def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
     Raises:
         BoundsError: there is no such element.
     """
-    return apply(ELEMENTS, (x,), (_unsigned("pick_batch_elems", vs),))
+    return apply(ELEMENTS, (x,), (-1, _unsigned("pick_batch_elems", vs)))  # the axis before the first one
 
 
 def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
