@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ops.quantize.ranges import GREATEST, STEPS, calibrated
+from ...ops.quantize.numbers import GREATEST, STEPS, calibrated
 from .call import OperatorCall, Value
 from .common import Builder, windows
 from .pooling import pooling
