@@ -22,7 +22,7 @@ def _number(c: OperatorCall, value: float) -> Value:
 
 def _magnitude(low: Value, high: Value) -> Value:
     """Return the greater of the magnitudes of a range's ends."""
-    return abs(low).then("Max", abs(high))  # type: ignore[no-any-return]
+    return abs(low).then("Max", abs(high))
 
 
 def _rounded(c: OperatorCall, value: Value, kind: str) -> Value:
