@@ -266,7 +266,6 @@ def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     outputs=lambda a: tuple(f"output{i}" for i in range(a.num_outputs)),
     infer=lambda a, ins, outs: _each_alike(ins, outs),
     infer_type=_multicast_types,
-    onnx=Onnx(builder="amp_multicast"),
 )
 def amp_multicast(a: Any) -> Callable[..., tuple[torch.Tensor, ...]]:
     """Convert arrays of float32 and half-precision types to one of these; leave other types alone.

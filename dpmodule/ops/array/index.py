@@ -52,7 +52,6 @@ def _infer_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_take,
     infer_type=first_type("float32"),
-    onnx=Onnx(builder="take"),
 )
 def take(a: Any) -> Binary:
     """Pick slices of an array along an axis by position.
@@ -118,7 +117,6 @@ def _pick_classes(a: Any, data: tuple[int, ...], index: tuple[int, ...]) -> Clas
     infer=_infer_pick,
     classes=_pick_classes,
     infer_type=first_type("float32"),
-    onnx=Onnx(builder="pick"),
 )
 def pick(a: Any) -> Binary:
     """Pick one element along an axis for every place of the other axes.
@@ -197,7 +195,6 @@ def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_one_hot,
     infer_type=typed(lambda a: a.dtype),
-    onnx=Onnx(builder="one_hot"),
 )
 def one_hot(a: Any) -> Unary:
     """Turn positions into rows with one value on; positions outside [0, depth) give rows without.
@@ -239,7 +236,6 @@ def _where_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
     aliases=("_sparse_where",),
     infer=_infer_where,
     infer_type=_where_types,
-    onnx=Onnx(builder="where"),
 )
 def where(a: Any) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
     """Choose elements, or rows, of `x` where the condition is not 0, else of `y`.
@@ -280,7 +276,6 @@ def _infer_gather_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data"), arg("indices")],
     infer=_infer_gather_nd,
     infer_type=first_type("float32"),
-    onnx=Onnx(builder="gather_nd"),
 )
 def gather_nd(a: Any) -> Binary:
     """Pick elements, or slices, by one position for each of the leading axes.
@@ -316,7 +311,6 @@ def _infer_scatter_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_infer_scatter_nd,
     infer_type=first_type("float32"),
     batch=NEVER,
-    onnx=Onnx(builder="scatter_nd"),
 )
 def scatter_nd(a: Any) -> Binary:
     """Write elements, or slices, into zeros by one position for each of the leading axes.
@@ -388,7 +382,6 @@ def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_diag,
     view=True,
-    onnx=Onnx(builder="diag"),
 )
 def diag(a: Any) -> Unary:
     """Return a diagonal, or the matrix that has a vector as its diagonal.

@@ -161,7 +161,6 @@ def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_infer_like,
     infer_type=first_type(),
     view=True,
-    onnx=Onnx(builder="reshape_like"),
 )
 def reshape_like(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of those of `rhs`.

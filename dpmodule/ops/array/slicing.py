@@ -83,7 +83,6 @@ def _bind_slice(name: str, a: Any) -> Unary:
     aliases=("crop", "_sparse_slice"),
     infer=from_data(lambda a, dims: _sliced(_slices("slice", a, len(dims)), dims)),
     view=True,
-    onnx=Onnx(builder="slice"),
 )
 def slice_(a: Any) -> Unary:
     """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python.
@@ -135,7 +134,6 @@ def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_slice_axis,
     view=True,
-    onnx=Onnx(builder="slice_axis"),
 )
 def slice_axis(a: Any) -> Unary:
     """Cut out a range along one axis.
@@ -188,7 +186,6 @@ def _infer_slice_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_infer_slice_like,
     infer_type=first_type(),
     view=True,
-    onnx=Onnx(builder="slice_like"),
 )
 def slice_like(a: Any) -> Binary:
     """Cut the beginning out of `data` so that it has the size of `shape_like` along axes.
@@ -229,7 +226,6 @@ def _written(name: str, a: Any, data: torch.Tensor, value: Any) -> torch.Tensor:
     _RANGE,
     aliases=("_crop_assign",),
     infer=_infer_assign,
-    onnx=Onnx(builder="slice_assign"),
 )
 def slice_assign(a: Any) -> Binary:
     """Return `lhs` with the part lhs[begin:end:step] replaced by `rhs`.
@@ -313,7 +309,6 @@ def _infer_ravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     aliases=("ravel_multi_index",),
     infer=_infer_ravel,
     batch=NEVER,
-    onnx=Onnx(builder="ravel_multi_index"),
 )
 def ravel_multi_index(a: Any) -> Unary:
     """Turn positions along several axes into positions in the flattened array; no gradient.
@@ -356,7 +351,6 @@ def _infer_unravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     aliases=("unravel_index",),
     infer=_infer_unravel,
     batch=NEVER,
-    onnx=Onnx(builder="unravel_index"),
 )
 def unravel_index(a: Any) -> Unary:
     """Turn positions in a flattened array into positions along its axes; no gradient.

@@ -34,7 +34,6 @@ def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tup
     {"shape": Attr(shape, "wanted shape; 0 keeps a dimension", ())},
     infer=from_data(lambda a, dims: _stretched("broadcast_to", dims, a.shape)),
     view=True,
-    onnx=Onnx(builder="broadcast_to"),
 )
 def broadcast_to(a: Any) -> Unary:
     """Repeat dimensions of 1 until the array has a shape.
@@ -112,7 +111,6 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
     infer=_infer_broadcast_like,
     infer_type=first_type(),
     view=True,
-    onnx=Onnx(builder="broadcast_like"),
 )
 def broadcast_like(a: Any) -> Binary:
     """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes.
@@ -149,7 +147,6 @@ def _infer_tile(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data")],
     {"reps": Attr(shape, "how often along each axis, the last number for the last axis")},
     infer=_infer_tile,
-    onnx=Onnx(builder="tile"),
 )
 def tile(a: Any) -> Unary:
     """Repeat the whole array along axes.
@@ -186,7 +183,6 @@ def _repeated(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     },
     infer=from_data(_repeated),
     view=True,
-    onnx=Onnx(builder="repeat"),
 )
 def repeat(a: Any) -> Unary:
     """Repeat each element along an axis.
@@ -216,7 +212,6 @@ def repeat(a: Any) -> Unary:
     {"axis": Attr(ints, "axes to run backwards")},
     aliases=("flip",),
     infer=same,
-    onnx=Onnx(builder="reverse"),
 )
 def reverse(a: Any) -> Unary:
     """Reverse the order of the elements along axes.

@@ -34,7 +34,6 @@ def _infer_allclose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_infer_allclose,
     infer_type=typed(lambda a: "uint8"),
     batch=NEVER,
-    onnx=Onnx(builder="allclose"),
 )
 def allclose(a: Any) -> Tensors:
     """Say whether ``|a - b| <= atol + rtol * |b|`` everywhere: 1 or 0. No gradient.
@@ -72,7 +71,6 @@ _INIT = Attr(boolean, "accepted; the result never depends on what `out` held bef
     infer=_infer_one_number,
     infer_type=typed(lambda a: "float32"),
     batch=NEVER,
-    onnx=Onnx(builder="all_finite"),
 )
 def all_finite(a: Any) -> Tensors:
     """Say whether no element is NaN or infinite: 1 or 0. No gradient.
@@ -121,7 +119,6 @@ def _index_array_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     infer=forward(_index_array_shape),
     infer_type=typed(lambda a: "int64"),
     batch=NEVER,
-    onnx=Onnx(builder="index_array"),
 )
 def index_array(a: Any) -> Tensors:
     """Return each element's position along the axes. No gradient.
@@ -161,7 +158,6 @@ def _arange_like_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     },
     infer=forward(_arange_like_shape),
     batch=NEVER,
-    onnx=Onnx(builder="arange_like"),
 )
 def arange_like(a: Any) -> Tensors:
     """Return evenly spaced values, as many as an array has or as one of its axes is long. No gradient.
@@ -203,7 +199,6 @@ def _index_copy_types(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     infer=_infer_index_copy,
     infer_type=_index_copy_types,
     batch=NEVER,
-    onnx=Onnx(builder="index_copy"),
 )
 def index_copy(a: Any) -> Tensors:
     """Return an array with some of its rows replaced.
@@ -291,7 +286,6 @@ def _getnnz_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     infer=forward(_getnnz_shape),
     infer_type=typed(lambda a: "int64"),
     batch=NEVER,
-    onnx=Onnx(builder="getnnz"),
 )
 def getnnz(a: Any) -> Tensors:
     """Count the stored elements of a CSR matrix, or those of a dense one that are not 0. No gradient.
@@ -323,7 +317,6 @@ def _edge_id_shape(a: Any, data: tuple[int, ...], u: tuple[int, ...], v: tuple[i
     infer=forward(_edge_id_shape),
     infer_type=first_type("int64"),
     batch=NEVER,
-    onnx=Onnx(builder="edge_id"),
 )
 def edge_id(a: Any) -> Tensors:
     """Return the elements of a graph's CSR matrix at pairs of nodes, and -1 where none is stored. No gradient.

@@ -305,7 +305,6 @@ def _infer_iou(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     {"format": Attr(_FORMAT, "corner: left, top, right, bottom; center: x, y, width, height", "corner")},
     infer=_infer_iou,
     batch=NEVER,
-    onnx=Onnx(builder="box_iou"),
 )
 def box_iou(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Return intersection over union of every box with every other; 0 where they do not meet. No gradient.

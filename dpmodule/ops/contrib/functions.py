@@ -25,7 +25,6 @@ _SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transforme
     [arg("data", ROWS)],
     _SIZE,
     infer=from_data(lambda a, data: (*data[:-1], 2 * data[-1])),
-    onnx=Onnx(builder="fft"),
 )
 def fft(a: Any) -> Tensors:
     """Return the discrete Fourier transform of the last axis, real and imaginary parts in turn.
@@ -56,7 +55,6 @@ def _ifft_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     [arg("data", ROWS)],
     _SIZE,
     infer=from_data(_ifft_shape),
-    onnx=Onnx(builder="ifft"),
 )
 def ifft(a: Any) -> Tensors:
     """Return the real part of the inverse Fourier transform of the last axis, times its length.
@@ -94,7 +92,6 @@ def _infer_sketch(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "processing_batch_size": Attr(integer(low=1), "accepted; all rows are computed at once", 32),
     },
     infer=_infer_sketch,
-    onnx=Onnx(builder="count_sketch"),
 )
 def count_sketch(a: Any) -> Tensors:
     """Add each column, with its sign, to the column of the result that its hash names.
@@ -385,7 +382,6 @@ def scale_gradient(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tenso
         "c": Attr(real, "constant", 0.0),
     },
     infer=same,
-    onnx=Onnx(builder="quadratic"),
 )
 def quadratic(a: Any) -> Elementwise:
     """Return ``a * x ** 2 + b * x + c`` of each element.

@@ -53,7 +53,6 @@ def _centred(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     ],
     outputs=("output0", "output1"),
     infer=_infer_encode,
-    onnx=Onnx(builder="box_encode"),
 )
 def box_encode(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Return what a network should predict for anchors matched with boxes, and a mask of the matched. No gradient.
@@ -105,7 +104,6 @@ def _infer_decode(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "format": Attr(_FORMAT, "of the anchors; corner: left, top, right, bottom", "center"),
     },
     infer=_infer_decode,
-    onnx=Onnx(builder="box_decode"),
 )
 def box_decode(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Return the boxes that predictions about anchors mean. No gradient.

@@ -11,7 +11,7 @@ from ...base import Shape, ShapeError
 from ..attrs import integer
 from ..registry import bound
 from ..shapes import forward, same
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, arg
 
 Tensors = Callable[..., torch.Tensor]
 Dims = tuple[int, ...]
@@ -23,7 +23,6 @@ _HEADS = {"heads": Attr(integer(low=1), "number of attention heads")}
     "_contrib_div_sqrt_dim",
     [arg("data", ROWS)],
     infer=same,
-    onnx=Onnx(builder="div_sqrt_dim"),
 )
 def div_sqrt_dim(a: Any) -> Tensors:
     """Divide by the square root of the length of the last axis.
@@ -78,7 +77,6 @@ def _self_scores(a: Any, shape: Dims) -> Shape:
     [arg("queries_keys_values")],
     _HEADS,
     infer=forward(_self_scores),
-    onnx=Onnx(builder="interleaved_matmul_selfatt_qk"),
 )
 def selfatt_qk(a: Any) -> Tensors:
     """Return the scores of self-attention: queries times keys, over the square root of a head's size.
@@ -113,7 +111,6 @@ def _self_values(a: Any, shape: Dims, attention: Dims) -> Shape:
     [arg("queries_keys_values"), arg("attention")],
     _HEADS,
     infer=forward(_self_values),
-    onnx=Onnx(builder="interleaved_matmul_selfatt_valatt"),
 )
 def selfatt_valatt(a: Any) -> Tensors:
     """Return the values of self-attention weighted by attention.
@@ -150,7 +147,6 @@ def _cross_scores(a: Any, queries: Dims, keys_values: Dims) -> Shape:
     [arg("queries"), arg("keys_values")],
     _HEADS,
     infer=forward(_cross_scores),
-    onnx=Onnx(builder="interleaved_matmul_encdec_qk"),
 )
 def encdec_qk(a: Any) -> Tensors:
     """Return the scores of attention to an encoder: queries times keys, over the square root of a head's size.
@@ -185,7 +181,6 @@ def _cross_values(a: Any, keys_values: Dims, attention: Dims) -> Shape:
     [arg("keys_values"), arg("attention")],
     _HEADS,
     infer=forward(_cross_values),
-    onnx=Onnx(builder="interleaved_matmul_encdec_valatt"),
 )
 def encdec_valatt(a: Any) -> Tensors:
     """Return the values of an encoder weighted by attention.

@@ -71,7 +71,6 @@ _LOWER = {"lower": Attr(boolean, "the triangular matrix is lower triangular; if 
     _LOWER,
     aliases=("linalg_potrf",),
     infer=_infer_square("_linalg_potrf"),
-    onnx=Onnx(builder="linalg_potrf"),
 )
 def potrf(a: Any) -> Tensors:
     """Return the Cholesky factor L of symmetric positive definite matrices, ``A = L @ L^T``.
@@ -102,7 +101,6 @@ def potrf(a: Any) -> Tensors:
     _LOWER,
     aliases=("linalg_potri",),
     infer=_infer_square("_linalg_potri"),
-    onnx=Onnx(builder="linalg_potri"),
 )
 def potri(a: Any) -> Tensors:
     """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of what `potrf` factorised.
@@ -142,7 +140,6 @@ def _infer_gelqf(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     aliases=("linalg_gelqf",),
     outputs=("output0", "output1"),
     infer=_infer_gelqf,
-    onnx=Onnx(builder="linalg_gelqf"),
 )
 def gelqf(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Factorise ``A = L @ Q`` into a lower triangular matrix and one with orthonormal rows.
@@ -210,7 +207,6 @@ def syevd(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     [arg("A")],
     aliases=("linalg_inverse",),
     infer=_infer_square("_linalg_inverse"),
-    onnx=Onnx(builder="linalg_inverse"),
 )
 def inverse(a: Any) -> Tensors:
     """Invert matrices.
@@ -284,7 +280,6 @@ def det(a: Any) -> Tensors:
     outputs=("output0", "output1"),
     hidden=2,
     infer=infer_numbers("_linalg_slogdet"),
-    onnx=Onnx(builder="linalg_slogdet"),
 )
 def slogdet(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Return sign and logarithm of the magnitude of determinants; the sign has no gradient.

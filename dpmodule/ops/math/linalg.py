@@ -15,7 +15,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, integer, real
 from ..registry import bound
 from ..shapes import from_data, normal_axis, output_shape, unify
-from ..spec import Attr, Onnx, Shapes, arg
+from ..spec import Attr, Shapes, arg
 
 Tensors = Callable[..., torch.Tensor]
 
@@ -90,7 +90,6 @@ def _product(a: Any) -> Tensors:
     {**_flips(), "alpha": _ALPHA, "axis": _AXIS},
     aliases=("linalg_gemm2",),
     infer=_infer_product("_linalg_gemm2"),
-    onnx=Onnx(builder="linalg_gemm2"),
 )
 def gemm2(a: Any) -> Tensors:
     """Multiply matrices pairwise: ``alpha * op(A) @ op(B)``.
@@ -111,7 +110,6 @@ def gemm2(a: Any) -> Tensors:
     {**_flips(), "alpha": _ALPHA, "beta": Attr(real, "factor of C", 1.0), "axis": _AXIS},
     aliases=("linalg_gemm",),
     infer=_infer_product("_linalg_gemm"),
-    onnx=Onnx(builder="linalg_gemm"),
 )
 def gemm(a: Any) -> Tensors:
     """Multiply matrices pairwise and add others: ``alpha * op(A) @ op(B) + beta * C``.
@@ -149,7 +147,6 @@ def _syrk_shape(a: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     {"transpose": Attr(boolean, "use the transposed matrices", False), "alpha": _ALPHA},
     aliases=("linalg_syrk",),
     infer=from_data(_syrk_shape),
-    onnx=Onnx(builder="linalg_syrk"),
 )
 def syrk(a: Any) -> Tensors:
     """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ A`` under `transpose`.
@@ -209,7 +206,6 @@ def _checked_pair(name: str, right: bool, one: torch.Tensor, other: torch.Tensor
     _triangular_attrs(False),
     aliases=("linalg_trmm",),
     infer=_infer_triangular("_linalg_trmm"),
-    onnx=Onnx(builder="linalg_trmm"),
 )
 def trmm(a: Any) -> Tensors:
     """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` under `rightside`.
@@ -239,7 +235,6 @@ def trmm(a: Any) -> Tensors:
     _triangular_attrs(True),
     aliases=("linalg_trsm",),
     infer=_infer_triangular("_linalg_trsm"),
-    onnx=Onnx(builder="linalg_trsm"),
 )
 def trsm(a: Any) -> Tensors:
     """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by substitution.

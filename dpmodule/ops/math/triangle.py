@@ -12,7 +12,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, integer
 from ..registry import bound
 from ..shapes import forward
-from ..spec import Attr, Onnx, arg
+from ..spec import Attr, arg
 from .factor import infer_numbers, numbers, square
 
 Tensors = Callable[..., torch.Tensor]
@@ -38,7 +38,6 @@ def _diagonal_shape(a: Any, shape: tuple[int, ...]) -> Shape:
     {"offset": _OFFSET},
     aliases=("linalg_extractdiag",),
     infer=forward(_diagonal_shape),
-    onnx=Onnx(builder="linalg_extractdiag"),
 )
 def extractdiag(a: Any) -> Tensors:
     """Return a diagonal of matrices.
@@ -69,7 +68,6 @@ def _matrix_shape(a: Any, shape: tuple[int, ...]) -> Shape:
     {"offset": _OFFSET},
     aliases=("linalg_makediag",),
     infer=forward(_matrix_shape),
-    onnx=Onnx(builder="linalg_makediag"),
 )
 def makediag(a: Any) -> Tensors:
     """Return matrices with the given diagonal and zeros elsewhere.
@@ -122,7 +120,6 @@ _TRIANGLE = {
     _TRIANGLE,
     aliases=("linalg_extracttrian",),
     infer=forward(_triangle_shape),
-    onnx=Onnx(builder="linalg_extracttrian"),
 )
 def extracttrian(a: Any) -> Tensors:
     """Return the elements of a triangle of matrices: a lower one row by row, an upper one column by column.
@@ -163,7 +160,6 @@ def _from_triangle_shape(a: Any, shape: tuple[int, ...]) -> Shape:
     _TRIANGLE,
     aliases=("linalg_maketrian",),
     infer=forward(_from_triangle_shape),
-    onnx=Onnx(builder="linalg_maketrian"),
 )
 def maketrian(a: Any) -> Tensors:
     """Return matrices with the given triangle, in the order of `extracttrian`, and zeros elsewhere.
@@ -189,7 +185,6 @@ def maketrian(a: Any) -> Tensors:
     [arg("A")],
     aliases=("linalg_sumlogdiag",),
     infer=infer_numbers("_linalg_sumlogdiag"),
-    onnx=Onnx(builder="linalg_sumlogdiag"),
 )
 def sumlogdiag(a: Any) -> Tensors:
     """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the determinant.
