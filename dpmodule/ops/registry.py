@@ -251,6 +251,29 @@ def bound(
     return declare_bind
 
 
+def pure(
+    name: str,
+    inputs: Iterable[Input] | Callable[[Any], tuple[Input, ...]] = (),
+    attrs: Mapping[str, Attr] | None = None,
+    **fields: Any,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare an operator; the decorated function ``(a, *tensors)`` needs its attributes and tensors alone.
+
+    Args:
+        fields: as in `registry.op`, without `bind`.
+    """
+
+    def declare_function(function: Callable[..., Any]) -> Callable[..., Any]:
+        def bind(a: Any) -> Callable[..., Any]:
+            return partial(function, a)
+
+        bind.__doc__ = function.__doc__
+        bound(name, inputs, attrs, **fields)(bind)
+        return function
+
+    return declare_function
+
+
 def names_in(space: str) -> dict[str, str]:
     """Return the public names of a namespace and the operator names they stand for.
 
