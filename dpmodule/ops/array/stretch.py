@@ -10,12 +10,11 @@ import torch.nn.functional as F
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import choice, integer, ints, optional, real, shape
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import first_type, from_data, known, normal_axes, normal_axis, output_shape, prod, same
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
-Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
@@ -101,7 +100,7 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
     return ins, [output_shape(outs[0], _stretched("broadcast_like", left, _like_wanted(a, left, right)))]
 
 
-@bound(
+@pure(
     "broadcast_like",
     [arg("lhs"), arg("rhs")],
     {
@@ -112,7 +111,7 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
     infer_type=first_type(),
     view=True,
 )
-def broadcast_like(a: Any) -> Binary:
+def broadcast_like(a: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
     """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes.
 
     Shape:
@@ -122,12 +121,8 @@ def broadcast_like(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `broadcast_like`.
     """
-
-    def broadcast_like(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-        left = tuple(lhs.shape)
-        return lhs.expand(_stretched("broadcast_like", left, _like_wanted(a, left, tuple(rhs.shape))))
-
-    return broadcast_like
+    left = tuple(lhs.shape)
+    return lhs.expand(_stretched("broadcast_like", left, _like_wanted(a, left, tuple(rhs.shape))))
 
 
 def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:

@@ -15,8 +15,6 @@ from ..registry import declare, pure
 from ..shapes import first_type, from_data, output_shape, same, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, Types, arg
 
-Tensors = Callable[..., torch.Tensor]
-
 _SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transformed at once", 128)}
 
 
@@ -218,9 +216,6 @@ def hawkesll(a: Any, lda: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
             f"_contrib_hawkesll: marks run from {least} to {most}, expected 0 to {lda.shape[1] - 1}"
         )
     return _log_likelihood(lda, alpha, beta, state, lags, kinds, lengths, end)
-
-
-Elementwise = Callable[[torch.Tensor], torch.Tensor]
 
 
 def _pass(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

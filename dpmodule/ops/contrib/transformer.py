@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +12,6 @@ from ..registry import pure
 from ..shapes import forward, same
 from ..spec import ROWS, Attr, arg
 
-Tensors = Callable[..., torch.Tensor]
 Dims = tuple[int, ...]
 
 _HEADS = {"heads": Attr(integer(low=1), "number of attention heads")}

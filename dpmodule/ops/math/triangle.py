@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isqrt
 from typing import Any
 
@@ -14,8 +13,6 @@ from ..registry import pure
 from ..shapes import forward
 from ..spec import Attr, arg
 from .factor import infer_numbers, numbers, square
-
-Tensors = Callable[..., torch.Tensor]
 
 _OFFSET = Attr(integer(), "diagonals above the main one; negative: below", 0)
 
