@@ -19,6 +19,7 @@ from .base import ArgumentError, FileFormatError
 from .context import cpu
 from .ndarray import NDArray, safetensors
 from .ndarray.row_sparse import RowSparseNDArray
+from .object_state import FACTORIES
 
 VERSION = 2
 """Of the files that are written; other versions are refused."""
@@ -29,8 +30,7 @@ _LISTS = {kind.__name__: kind for kind in (tuple, set, frozenset, torch.Size)}
 _DICTS: dict[str, Callable[[Iterable[Any]], Any]]
 _DICTS = {"dict": dict, "OrderedDict": OrderedDict, "Counter": lambda items: Counter(dict(items))}
 _BYTES: dict[str, Callable[[bytes], Any]] = {kind.__name__: kind for kind in (bytes, bytearray)}
-_FACTORIES = {kind.__name__: kind for kind in (bool, int, float, str, list, tuple, set, dict)}
-"""What a defaultdict may make its values with."""
+_FACTORIES = {kind.__name__: kind for kind in FACTORIES}
 
 
 def write(file: IO[bytes], state: Mapping[str, Any]) -> None:
