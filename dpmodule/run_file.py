@@ -144,18 +144,12 @@ class _Packer:
         if type(value) in (np.ndarray, np.memmap):
             order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
             dtype = _dtype_text(value, place)
-            content = (
-                torch.frombuffer(bytearray(value.tobytes(order)), dtype=torch.uint8) if value.nbytes else None
-            )
-            key = self._put(NDArray(torch.empty(0, dtype=torch.uint8) if content is None else content, cpu()))
+            content = np.frombuffer(bytearray(value.tobytes(order)), np.uint8)
+            key = self._put(NDArray(torch.from_numpy(content), cpu()))
             return {"$numpy": key, "dtype": dtype, "shape": list(value.shape), "order": order}
-        what = (
-            f"{type(value).__name__} of {value.layout}"
-            if isinstance(value, torch.Tensor)
-            else type(value).__name__
-        )
+        layout = f" of {value.layout}" if isinstance(value, torch.Tensor) else ""
         raise ArgumentError(
-            f"{place} is a {what}, which cannot be saved; a run's state holds None, numbers, str, bytes, dense arrays, "
+            f"{place} is a {type(value).__name__}{layout}, which cannot be saved; a run's state holds None, numbers, str, bytes, dense arrays, "
             "and lists, tuples, sets, deques and dicts of them"
         )
 
