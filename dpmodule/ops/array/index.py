@@ -11,17 +11,11 @@ from ...base import BoundsError, OpError, Shape, ShapeError
 from ..attrs import boolean, choice, dtype, integer, optional, real, shape
 from ..dtypes import torch_dtype
 from ..registry import bound
-from ..shapes import known, normal_axis, output_shape, prod, typed, unify
+from ..shapes import first_type, known, normal_axis, output_shape, prod, typed, unify
 from ..spec import NEVER, ROWS, Attr, ClassLabels, Onnx, Shapes, Types, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
-
-def _first_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """The result has the type of the first input; positions have their own, float32 when nothing is known."""
-    found = ins[0] or outs[0]
-    return [found, *(t or "float32" for t in ins[1:])], [found]
 
 
 def _limited(index: torch.Tensor, length: int, mode: str) -> torch.Tensor:
@@ -57,7 +51,7 @@ def _infer_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         ),
     },
     infer=_infer_take,
-    infer_type=_first_types,
+    infer_type=first_type("float32"),
     onnx=Onnx(builder="take"),
 )
 def take(a: Any) -> Binary:
@@ -123,7 +117,7 @@ def _pick_classes(a: Any, data: tuple[int, ...], index: tuple[int, ...]) -> Clas
     aliases=("choose_element_0index",),
     infer=_infer_pick,
     classes=_pick_classes,
-    infer_type=_first_types,
+    infer_type=first_type("float32"),
     onnx=Onnx(builder="pick"),
 )
 def pick(a: Any) -> Binary:
@@ -157,17 +151,12 @@ def _infer_batch_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [ins[0], common], [common]
 
 
-def _batch_take_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[0] or outs[0]
-    return [found, ins[1] or "int32"], [found]
-
-
 @bound(
     "batch_take",
     [arg("a", ROWS), arg("indices", ROWS)],
     infer=_infer_batch_take,
     classes=lambda a, x, indices: ClassLabels(x[1]),
-    infer_type=_batch_take_types,
+    infer_type=first_type("int32"),
     differentiable=False,
     onnx=Onnx(builder="pick"),
 )
@@ -290,7 +279,7 @@ def _infer_gather_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     "gather_nd",
     [arg("data"), arg("indices")],
     infer=_infer_gather_nd,
-    infer_type=_first_types,
+    infer_type=first_type("float32"),
     onnx=Onnx(builder="gather_nd"),
 )
 def gather_nd(a: Any) -> Binary:
@@ -325,7 +314,7 @@ def _infer_scatter_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data"), arg("indices")],
     {"shape": Attr(shape, "shape of the result")},
     infer=_infer_scatter_nd,
-    infer_type=_first_types,
+    infer_type=first_type("float32"),
     batch=NEVER,
     onnx=Onnx(builder="scatter_nd"),
 )
@@ -352,7 +341,7 @@ def scatter_nd(a: Any) -> Binary:
     [arg("data"), arg("indices")],
     {"shape": Attr(shape, "shape of the result")},
     infer=_infer_scatter_nd,
-    infer_type=_first_types,
+    infer_type=first_type("float32"),
     batch=NEVER,
     onnx=Onnx("ScatterND", builder="scatter_add_nd"),
 )

@@ -10,8 +10,8 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, optional, shape
 from ..registry import bound
-from ..shapes import known, output_shape, prod
-from ..spec import ROWS, Attr, Onnx, Shapes, Types, arg
+from ..shapes import first_type, from_data, known, output_shape, prod
+from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .codes import resolve, resolve_target
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
@@ -149,11 +149,6 @@ def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [found]
 
 
-def _reshape_like_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[0] or outs[0]
-    return [found, ins[1] or found], [found]
-
-
 @bound(
     "reshape_like",
     [arg("lhs"), arg("rhs")],
@@ -164,7 +159,7 @@ def _reshape_like_types(a: Any, ins: list[str | None], outs: list[str | None]) -
         "rhs_end": Attr(optional(integer()), "one after the last axis of rhs to copy", None),
     },
     infer=_infer_like,
-    infer_type=_reshape_like_types,
+    infer_type=first_type(),
     view=True,
     onnx=Onnx(builder="reshape_like"),
 )
@@ -199,13 +194,6 @@ def _space_to_blocks(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     return dims[0], dims[1] * block * block, dims[2] // block, dims[3] // block
 
 
-def _infer_by(rule: Callable[[Any, tuple[int, ...]], tuple[int, ...]]) -> Callable[..., Any]:
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-        return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], rule(a, ins[0]))])
-
-    return infer
-
-
 _BLOCK = {"block_size": Attr(integer(low=1), "edge of a block in pixels")}
 
 
@@ -213,7 +201,7 @@ _BLOCK = {"block_size": Attr(integer(low=1), "edge of a block in pixels")}
     "depth_to_space",
     [arg("data", ROWS)],
     _BLOCK,
-    infer=_infer_by(_blocks_to_space),
+    infer=from_data(_blocks_to_space),
     view=True,
     onnx=Onnx("DepthToSpace", builder="blocks"),
 )
@@ -240,7 +228,7 @@ def depth_to_space(a: Any) -> Unary:
     "space_to_depth",
     [arg("data", ROWS)],
     _BLOCK,
-    infer=_infer_by(_space_to_blocks),
+    infer=from_data(_space_to_blocks),
     view=True,
     onnx=Onnx("SpaceToDepth", builder="blocks"),
 )

@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ...devices.device_transfer import beside
 from ..attrs import integer, ints_or_none, optional, real, shape
 from ..registry import bound
-from ..shapes import normal_axis, output_shape, own_types, unify
+from ..shapes import first_type, from_data, normal_axis, output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
@@ -76,18 +76,12 @@ def _bind_slice(name: str, a: Any) -> Unary:
     return run
 
 
-def _infer_slice(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    return ins, [output_shape(outs[0], _sliced(_slices("slice", a, len(ins[0])), ins[0]))]
-
-
 @bound(
     "slice",
     [arg("data")],
     _RANGE,
     aliases=("crop", "_sparse_slice"),
-    infer=_infer_slice,
+    infer=from_data(lambda a, dims: _sliced(_slices("slice", a, len(dims)), dims)),
     view=True,
     onnx=Onnx(builder="slice"),
 )
@@ -192,7 +186,7 @@ def _infer_slice_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data"), arg("shape_like")],
     {"axes": Attr(shape, "axes to cut; () means all", ())},
     infer=_infer_slice_like,
-    infer_type=own_types,
+    infer_type=first_type(),
     view=True,
     onnx=Onnx(builder="slice_like"),
 )

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from ...base import OpError, Shape, ShapeError
 from ..attrs import choice, integer, ints, optional, real, shape
 from ..registry import bound
-from ..shapes import known, normal_axes, normal_axis, output_shape, own_types, prod, same
+from ..shapes import first_type, from_data, known, normal_axes, normal_axis, output_shape, prod, same
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
@@ -28,17 +28,11 @@ def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tup
     return tuple(want or have for have, want in zip(dims, wanted, strict=True))
 
 
-def _infer_broadcast_to(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    return ins, [output_shape(outs[0], _stretched("broadcast_to", ins[0], a.shape))]
-
-
 @bound(
     "broadcast_to",
     [arg("data")],
     {"shape": Attr(shape, "wanted shape; 0 keeps a dimension", ())},
-    infer=_infer_broadcast_to,
+    infer=from_data(lambda a, dims: _stretched("broadcast_to", dims, a.shape)),
     view=True,
     onnx=Onnx(builder="broadcast_to"),
 )
@@ -67,19 +61,12 @@ def _axis_wanted(a: Any, ndim: int) -> tuple[int, ...]:
     return tuple(wanted)
 
 
-def _infer_broadcast_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    found = _stretched("broadcast_axis", ins[0], _axis_wanted(a, len(ins[0])))
-    return ins, [output_shape(outs[0], found)]
-
-
 @bound(
     "broadcast_axis",
     [arg("data")],
     {"axis": Attr(ints, "axes of size 1 to stretch", ()), "size": Attr(ints, "their new sizes", ())},
     aliases=("broadcast_axes",),
-    infer=_infer_broadcast_axis,
+    infer=from_data(lambda a, dims: _stretched("broadcast_axis", dims, _axis_wanted(a, len(dims)))),
     view=True,
     onnx=Onnx(builder="broadcast_to"),
 )
@@ -123,7 +110,7 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
         "rhs_axes": Attr(optional(ints), "axes of rhs that give the sizes; None means all", None),
     },
     infer=_infer_broadcast_like,
-    infer_type=own_types,
+    infer_type=first_type(),
     view=True,
     onnx=Onnx(builder="broadcast_like"),
 )
@@ -154,7 +141,7 @@ def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
 def _infer_tile(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if min(a.reps, default=1) < 1:
         raise OpError(f"tile: reps is {a.reps}, expected numbers from 1")
-    return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], _tiled(a.reps, ins[0]))])
+    return from_data(lambda a, dims: _tiled(a.reps, dims))(a, ins, outs)
 
 
 @bound(
@@ -190,10 +177,6 @@ def _repeated(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     return (*dims[:axis], dims[axis] * a.repeats, *dims[axis + 1 :])
 
 
-def _infer_repeat(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], _repeated(a, ins[0]))])
-
-
 @bound(
     "repeat",
     [arg("data")],
@@ -201,7 +184,7 @@ def _infer_repeat(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "repeats": Attr(integer(low=1), "how often each element comes"),
         "axis": Attr(optional(integer()), "axis along which to repeat; None flattens first", None),
     },
-    infer=_infer_repeat,
+    infer=from_data(_repeated),
     view=True,
     onnx=Onnx(builder="repeat"),
 )
@@ -265,12 +248,9 @@ def _check(a: Any, dims: tuple[int, ...]) -> None:
         )
 
 
-def _infer_pad(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    _check(a, ins[0])
-    found = tuple(d and d + a.pad_width[2 * i] + a.pad_width[2 * i + 1] for i, d in enumerate(ins[0]))
-    return ins, [output_shape(outs[0], found)]
+def _padded(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+    _check(a, dims)
+    return tuple(d and d + a.pad_width[2 * i] + a.pad_width[2 * i + 1] for i, d in enumerate(dims))
 
 
 @bound(
@@ -284,7 +264,7 @@ def _infer_pad(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "constant_value": Attr(real, "value for mode constant", 0.0),
     },
     aliases=("pad",),
-    infer=_infer_pad,
+    infer=from_data(_padded),
     onnx=Onnx(builder="pad"),
 )
 def pad(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:

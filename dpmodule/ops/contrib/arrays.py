@@ -12,7 +12,7 @@ from ...base import BoundsError, OpError, Shape, ShapeError
 from ...devices.device_transfer import extremes
 from ..attrs import boolean, integer, optional, real, shape, string
 from ..registry import bound
-from ..shapes import forward, normal_axis, output_shape, typed, unify
+from ..shapes import first_type, forward, normal_axis, output_shape, typed, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, Variadic, arg
 
 Tensors = Callable[..., torch.Tensor]
@@ -245,17 +245,12 @@ def _infer_boolean_mask(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, index], outs
 
 
-def _boolean_mask_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[0] or outs[0]
-    return [found, ins[1] or found], [found]
-
-
 @bound(
     "_contrib_boolean_mask",
     [arg("data"), arg("index")],
     {"axis": Attr(integer(), "axis of the rows; only 0", 0)},
     infer=_infer_boolean_mask,
-    infer_type=_boolean_mask_types,
+    infer_type=first_type(),
     batch=NEVER,
     onnx=Onnx("Compress", const={"axis": 0}, builder="boolean_mask"),
 )
@@ -322,16 +317,11 @@ def _edge_id_shape(a: Any, data: tuple[int, ...], u: tuple[int, ...], v: tuple[i
     return u
 
 
-def _edge_id_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[0] or outs[0]
-    return [found, *(t or "int64" for t in ins[1:])], [found]
-
-
 @bound(
     "_contrib_edge_id",
     [arg("data"), arg("u"), arg("v")],
     infer=forward(_edge_id_shape),
-    infer_type=_edge_id_types,
+    infer_type=first_type("int64"),
     batch=NEVER,
     onnx=Onnx(builder="edge_id"),
 )

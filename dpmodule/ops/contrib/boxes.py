@@ -11,7 +11,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..dtypes import single
 from ..registry import bound
-from ..shapes import output_shape, unify
+from ..shapes import from_data, output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
 # Greedy non-maximum suppression as tensor operations, with the result of the loop over boxes.
@@ -355,14 +355,10 @@ def match_greedily(scores: torch.Tensor) -> torch.Tensor:
         scores.transpose(1, 2)[image, column] = -torch.inf
 
 
-def _infer_matching(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    data = ins[0]
-    if data is None:
-        return ins, outs
+def _matching_shapes(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     if len(data) < 2:
         raise ShapeError(f"data has shape {data}, expected at least 2 axes: (..., rows, columns)")
-    found = (data[:-1], (*data[:-2], data[-1]))
-    return ins, [output_shape(o, f) for o, f in zip(outs, found, strict=True)]
+    return [data[:-1], (*data[:-2], data[-1])]
 
 
 @bound(
@@ -374,7 +370,7 @@ def _infer_matching(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "topk": Attr(integer(), "at most one more than so many pairs; below 1 no limit", -1),
     },
     outputs=("output0", "output1"),
-    infer=_infer_matching,
+    infer=from_data(_matching_shapes),
     batch=NEVER,
     onnx=Onnx("Loop", builder="bipartite_matching"),
 )

@@ -12,7 +12,7 @@ from ...devices.device_transfer import extremes
 from ..attrs import boolean, integer, real
 from ..math.pointwise import in_type_of, round_away, with_gradient
 from ..registry import bound, declare
-from ..shapes import output_shape, same, unify
+from ..shapes import first_type, from_data, output_shape, same, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, Types, arg
 
 Tensors = Callable[..., torch.Tensor]
@@ -20,16 +20,11 @@ Tensors = Callable[..., torch.Tensor]
 _SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transformed at once", 128)}
 
 
-def _infer_fft(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    data = ins[0]
-    return ins, [outs[0] if data is None else output_shape(outs[0], (*data[:-1], 2 * data[-1]))]
-
-
 @bound(
     "_contrib_fft",
     [arg("data", ROWS)],
     _SIZE,
-    infer=_infer_fft,
+    infer=from_data(lambda a, data: (*data[:-1], 2 * data[-1])),
     onnx=Onnx(builder="fft"),
 )
 def fft(a: Any) -> Tensors:
@@ -48,22 +43,19 @@ def fft(a: Any) -> Tensors:
     return fft
 
 
-def _infer_ifft(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    data = ins[0]
-    if data is None:
-        return ins, outs
+def _ifft_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     if data[-1] % 2:
         raise ShapeError(
             f"_contrib_ifft: data has shape {data}, expected an even last axis: pairs of numbers"
         )
-    return ins, [output_shape(outs[0], (*data[:-1], data[-1] // 2))]
+    return *data[:-1], data[-1] // 2
 
 
 @bound(
     "_contrib_ifft",
     [arg("data", ROWS)],
     _SIZE,
-    infer=_infer_ifft,
+    infer=from_data(_ifft_shape),
     onnx=Onnx(builder="ifft"),
 )
 def ifft(a: Any) -> Tensors:
@@ -358,17 +350,12 @@ def _first_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [shape, (1,)], [shape]
 
 
-def _first_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[0] or outs[0]
-    return [found, ins[1] or "float32"], [found]
-
-
 @bound(
     "_scale_gradient",
     [arg("data", ROWS), arg("factor", SHARE)],
     {"inverse": Attr(boolean, "divide instead of multiplying", False)},
     infer=_first_shape,
-    infer_type=_first_type,
+    infer_type=first_type("float32"),
     onnx=Onnx(missing="it is part of training in 16 bits alone"),
 )
 def scale_gradient(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:

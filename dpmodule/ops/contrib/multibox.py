@@ -13,7 +13,7 @@ from ...devices.device_transfer import beside, on_device
 from ..attrs import AttrType, boolean, integer, real, reals
 from ..dtypes import single
 from ..registry import bound, op
-from ..shapes import output_shape
+from ..shapes import from_data, output_shape
 from ..spec import NEVER, ROWS, SHARE, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
 from .boxes import front, groups_of, keep_greedily, match_greedily, overlap_area
 
@@ -35,14 +35,10 @@ _VARIANCES = Attr(
 )
 
 
-def _prior_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    data = ins[0]
-    if data is None:
-        return ins, outs
+def _prior_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     if len(data) < 4:
         raise ShapeError(f"data has shape {data}, expected 4 axes: (N, C, H, W)")
-    found = (1, data[2] * data[3] * (len(a.sizes) + len(a.ratios) - 1), 4)
-    return ins, [output_shape(outs[0], found)]
+    return 1, data[2] * data[3] * (len(a.sizes) + len(a.ratios) - 1), 4
 
 
 def _half_sizes(a: Any, height: int, width: int) -> np.ndarray:
@@ -73,7 +69,7 @@ def _half_sizes(a: Any, height: int, width: int) -> np.ndarray:
             _numbers(2), "place of the first anchor's centre down and right, in steps", (0.5, 0.5)
         ),
     },
-    infer=_prior_shape,
+    infer=from_data(_prior_shape),
     batch=NEVER,
     onnx=Onnx(builder="multibox_prior"),
 )

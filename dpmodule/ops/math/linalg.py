@@ -14,7 +14,7 @@ import torch
 from ...base import Shape, ShapeError
 from ..attrs import boolean, integer, real
 from ..registry import bound
-from ..shapes import normal_axis, output_shape, unify
+from ..shapes import from_data, normal_axis, output_shape, unify
 from ..spec import Attr, Onnx, Shapes, arg
 
 Tensors = Callable[..., torch.Tensor]
@@ -136,14 +136,11 @@ def gemm(a: Any) -> Tensors:
     return gemm
 
 
-def _infer_syrk(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    shape = ins[0]
-    if shape is None:
-        return ins, outs
+def _syrk_shape(a: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(shape) < 2:
         raise ShapeError(f"_linalg_syrk: A has shape {shape}, expected matrices, that is at least two axes")
     size = shape[-1] if a.transpose else shape[-2]
-    return ins, [output_shape(outs[0], (*shape[:-2], size, size))]
+    return *shape[:-2], size, size
 
 
 @bound(
@@ -151,7 +148,7 @@ def _infer_syrk(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("A")],
     {"transpose": Attr(boolean, "use the transposed matrices", False), "alpha": _ALPHA},
     aliases=("linalg_syrk",),
-    infer=_infer_syrk,
+    infer=from_data(_syrk_shape),
     onnx=Onnx(builder="linalg_syrk"),
 )
 def syrk(a: Any) -> Tensors:
