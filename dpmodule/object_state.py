@@ -324,7 +324,7 @@ def _unpackable(now: Any, before: Any, name: str) -> tuple[str, str] | None:
         return None
     if isinstance(now, _Opaque):
         return name, now.kind
-    if isinstance(now, dict) and now.get("kind") == "object":
+    if type(now) is dict and now.get("kind") == "object":
         if not isinstance(before, dict) or before.get("class") != now["class"]:
             return name, now["class"]  # no object to restore it into
         rows = (
@@ -341,7 +341,7 @@ def _unpackable(now: Any, before: Any, name: str) -> tuple[str, str] | None:
 
 def _others_in(tree: Any) -> Iterator[str]:
     """Yield the attributes that a packed value shares something with."""
-    if isinstance(tree, dict) and tree.get("kind") == "same":
+    if type(tree) is dict and tree.get("kind") == "same":
         yield tree["path"][0]
         return
     for each in _elements(tree):
