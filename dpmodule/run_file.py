@@ -149,8 +149,8 @@ class _Packer:
             return {"$numpy": key, "dtype": dtype, "shape": list(value.shape), "order": order}
         layout = f" of {value.layout}" if isinstance(value, torch.Tensor) else ""
         raise ArgumentError(
-            f"{place} is a {type(value).__name__}{layout}, which cannot be saved; a run's state holds None, numbers, str, "
-            "bytes, dense arrays, and lists, tuples, sets, deques and dicts of them"
+            f"{place} is a {type(value).__name__}{layout}, which cannot be saved; a run's state holds None, numbers, "
+            "str, bytes, dense arrays, and lists, tuples, sets, deques and dicts of them"
         )
 
     def _put(self, array: NDArray) -> str:
