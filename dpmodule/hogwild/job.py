@@ -90,10 +90,10 @@ class Job:
 
 def merged_metric(stats: Sequence[WorkerStats]) -> EvalMetric | None:
     """Return one metric over what all workers have seen; None if there is none."""
-    first, *rest = [each.metric for each in stats if each.metric is not None] or [None]
-    for metric in rest:
-        first.merge(metric)  # type: ignore[union-attr]
-    return first
+    metrics_seen = [each.metric for each in stats if each.metric is not None]
+    for metric in metrics_seen[1:]:
+        metrics_seen[0].merge(metric)
+    return metrics_seen[0] if metrics_seen else None
 
 
 MODES = ("auto", "native", "process", "serial")

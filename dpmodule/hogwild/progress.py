@@ -18,7 +18,7 @@ from ..files import settle
 from ..module import Module
 from ..module.run_state import differences, facts, load_optimizer_bytes, optimizer_bytes
 from .data_feed_desc import DataFeedDesc
-from .data_files import Part
+from .data_files import Part, file_errors
 from .dataset import Reading
 
 DONE = -1
@@ -106,10 +106,8 @@ class FileProgress:
 
 def _looks(path: str) -> tuple[int, int]:
     """Return by what a file is known again: its size, and when it was written, in nanoseconds."""
-    try:
+    with file_errors(path):
         found = os.stat(path)
-    except OSError as error:
-        raise FileError(error.errno or 0, error.strerror or str(error), path) from error
     return found.st_size, found.st_mtime_ns
 
 

@@ -193,7 +193,8 @@ def _unpickle(
 ) -> CSRNDArray:
     """Make the matrix that was pickled; called by pickle."""
     values = unpickled(parts[0].copy(), dtype, ctx)
-    return CSRNDArray(values, *(unpickled(part.copy(), "int64", ctx) for part in parts[1:]), shape, ctx)
+    columns, starts = (unpickled(part.copy(), "int64", ctx) for part in parts[1:])
+    return CSRNDArray(values, columns, starts, shape, ctx)
 
 
 Handle.casts["csr"] = CSRNDArray.from_dense

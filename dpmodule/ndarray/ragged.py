@@ -53,7 +53,7 @@ class RaggedNDArray(NDArray):
 
     __slots__ = ("stored",)
 
-    stored: Ragged  # type: ignore[assignment]  # an attribute in place of a property, as it is read most
+    stored: Ragged  # an attribute in place of a property, as it is read most
 
     stype = "ragged"
 

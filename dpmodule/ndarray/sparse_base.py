@@ -25,6 +25,7 @@ from .operators import ADD, DIV, MUL, SUB
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from typing_extensions import Self
 
     from ..types import ArrayLike, ContextLike, DTypeLike, IndexLike
 
@@ -63,7 +64,7 @@ class BaseSparseNDArray(NDArray):
         record.home = ref(self)
 
     @classmethod
-    def of_record(cls, record: Any, ctx: Context) -> Any:
+    def of_record(cls, record: Any, ctx: Context) -> Self:
         """Return an array of what an operator made; parts are shared.
 
         Args:
@@ -97,7 +98,7 @@ class BaseSparseNDArray(NDArray):
         found: torch.Tensor = self._record.values
         return found
 
-    def replaced(self, values: torch.Tensor, ctx: Context | None = None) -> Any:
+    def replaced(self, values: torch.Tensor, ctx: Context | None = None) -> Self:
         """Return an array that stores other values in the same places.
 
         Args:

@@ -14,7 +14,7 @@ from .. import name as naming
 from ..attribute import AttrScope
 from ..base import ArgumentError
 from ..graph import Entry, Graph, Node
-from ..ndarray.control_flow import Form, flatten, regroup
+from ..ndarray.contrib import Form, flatten, regroup
 from ..ops import get as get_op
 from .compose import source_line
 from .symbol import Group, Symbol, Variable, call

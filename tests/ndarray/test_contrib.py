@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.ndarray.control_flow import flatten, regroup
+from dpmodule.ndarray.contrib import flatten, regroup
 
 BODIES = {
     "product": lambda F, x, s, w: (x * s[0] * w, [s[0] + x]),
