@@ -5,7 +5,7 @@
     python .ci/stubs.py --check   change nothing; exit 1 when one is not current
 
 `dpmodule/ndarray/op.pyi` and `dpmodule/symbol/op.pyi` list the operators as functions,
-`dpmodule/ndarray/methods.pyi` the operators that are methods of arrays. `dpmodule/ops/lazy_operators.py` says which
+`dpmodule/ndarray/methods.pyi` the operators that are methods of arrays. `dpmodule/ops/lazy_operators.json` says which
 module declares which operators.
 """
 
@@ -17,7 +17,6 @@ import keyword
 import os
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -140,7 +139,7 @@ LATER = (
     "math.dot",
     "math.factor",
     "math.linalg",
-    "math.onnx",
+    "math.pointwise",
     "math.reduce",
     "math.triangle",
     "math.unary",
@@ -168,7 +167,6 @@ LATER = (
     "sparse.matrix",
     "sparse.recurrent",
     "sparse.sequences",
-    "sparse.storage",
     "sparse.elementwise",
 )
 """Modules of `dpmodule.ops` that declare operators; those that others import stand first."""
@@ -186,23 +184,12 @@ print(json.dumps(found))
 
 
 def late_operators() -> str:
-    """Return the source of `dpmodule.ops.lazy_operators`, found out in a process that has not imported any of it."""
+    """Return the table of operators by module, found out in a process that has not imported any of them."""
     done = subprocess.run(
         [sys.executable, "-c", LISTING], cwd=ROOT, capture_output=True, text=True, check=True, env=fresh()
     )
-    lines = [
-        NOTE,
-        "from __future__ import annotations",
-        "",
-        "LATER: dict[str, str] = {",
-    ]
-    for module, names in json.loads(done.stdout).items():
-        text = textwrap.fill(" ".join(names), 110, initial_indent="    ", subsequent_indent="    ")
-        lines += [f'    "{module}": """', text, '    """,']
-    about = (
-        "Module of `dpmodule.ops`, and the operators for which it is imported when one of them is asked for."
-    )
-    return "\n".join([*lines, "}", f'"""{about}"""', ""])
+    found = {module: " ".join(names) for module, names in json.loads(done.stdout).items()}
+    return json.dumps(found, indent=1) + "\n"
 
 
 def fresh() -> dict[str, str]:
@@ -211,7 +198,7 @@ def fresh() -> dict[str, str]:
 
 
 STUBS = {
-    "dpmodule/ops/lazy_operators.py": late_operators,
+    "dpmodule/ops/lazy_operators.json": late_operators,
     "dpmodule/ndarray/op.pyi": array_functions,
     "dpmodule/ndarray/methods.pyi": array_methods,
     "dpmodule/symbol/op.pyi": symbol_functions,

@@ -26,7 +26,7 @@ from dpmodule import ops
 from dpmodule.autobatch.cell_symbol import BY_SHAPE, NORMALIZING
 from dpmodule.base import MXNetError
 from dpmodule.compat.lazy import modules_of
-from dpmodule.ops.lazy_operators import LATER
+from dpmodule.ops.registry import lazy_operators
 from dpmodule.ops.spec import AUX, LABEL, NEVER, PARAM, REQUIRED, SHARE, Env, Input, Op
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -180,7 +180,7 @@ def anchor(op: Op) -> str:
 
 def family(op: Op) -> str:
     """Return the file, without its ending, that an operator is described in."""
-    homes = modules_of(LATER)
+    homes = modules_of(lazy_operators())
     source = next((homes[name] for name in (op.name, *op.aliases) if name in homes), "")
     return next(name for name, (_, start) in FAMILIES.items() if re.match(start, source))
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 _collects = gc.isenabled()
 gc.disable()  # so many new objects would set off a collection, which would look through all of torch's as well
 try:
-    from .compat import finder
+    from .compat import lazy
 
-    finder.install()
+    lazy.install_paths()
     from . import (
         attribute,
         base,

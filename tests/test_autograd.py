@@ -746,3 +746,12 @@ def test_gradients_on_and_across_devices():
     y.backward()
     assert x.grad.asnumpy().tolist() == [4, 8, 12]
     assert x.grad.context == mx.cpu()
+
+
+def test_errors_name_the_block_that_records():
+    x = mx.nd.ones((2,))
+    with pytest.raises(StateError, match=r"inside autograd\.record, from arrays with attach_grad"):
+        x.backward()
+    x.attach_grad()
+    with mx.autograd.record(), pytest.raises(StateError, match=r"do it outside of autograd\.record"):
+        x[:] = 2

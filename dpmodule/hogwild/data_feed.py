@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -30,12 +31,10 @@ class _Numbering:
 
     def __init__(self, part: Part, begin: int) -> None:
         self._path, self._begin = part.path, begin
-        self._before: int | None = 0 if begin == 0 else None
 
+    @cached_property
     def before(self) -> int:
-        if self._before is None:
-            self._before = count_lines(self._path, self._begin)
-        return self._before
+        return count_lines(self._path, self._begin) if self._begin else 0
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class FeedBatch:
     @property
     def first_line(self) -> int:
         """Number of its first line in the file, from 1; for a part from the middle of a file, reads what is before."""
-        return self.line + self.numbering.before()
+        return self.line + self.numbering.before
 
 
 @dataclass(frozen=True)
@@ -154,11 +153,9 @@ class BlockReader:
         try:
             lines = parse(first_line)
         except FileFormatError:
-            if not numbering.before():
+            if not numbering.before:
                 raise
-            lines = parse(
-                first_line + numbering.before()
-            )  # the same error, with the number that the line has
+            lines = parse(first_line + numbering.before)  # the same error, with the number that the line has
         self.skipped += lines.num_bad
         if lines.num_lines:
             self._slots = [with_width(slot, _width(slot, lines)) for slot in self._slots]
@@ -294,7 +291,7 @@ class _Cutter:
         self._batch_size = batch_size
         self._left: list[FeedBatch] = []
         self._num_left = 0
-        self._even_offsets: dict[tuple[int, int], torch.Tensor] = {}
+        self._even = lru_cache(maxsize=_KEPT_OFFSETS)(_even_offsets)
 
     def cut(self, block: ParsedBlock) -> Iterator[FeedBatch]:
         """Return the batches that are full now; the rest stays here."""
@@ -366,13 +363,10 @@ class _Cutter:
             return SlotValues(values, self._even(rows, 1))
         return SlotValues(values, torch.cat([counts.new_zeros(1), counts.cumsum(0)]))
 
-    def _even(self, rows: int, width: int) -> torch.Tensor:
-        """Return the offsets of lines that have `width` values each."""
-        if (rows, width) not in self._even_offsets:
-            if len(self._even_offsets) >= _KEPT_OFFSETS:
-                self._even_offsets.clear()
-            self._even_offsets[rows, width] = torch.arange(0, rows * width + 1, width)
-        return self._even_offsets[rows, width]
+
+def _even_offsets(rows: int, width: int) -> torch.Tensor:
+    """Return the offsets of lines that have `width` values each."""
+    return torch.arange(0, rows * width + 1, width)
 
 
 def _even_width(column: SlotValues) -> int:

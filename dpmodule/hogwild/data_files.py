@@ -76,7 +76,7 @@ def check_files(filelist: Any) -> list[str]:
     if not paths:
         raise ArgumentError("filelist is empty, expected one path or more")
     for path in paths:
-        with _named(path):
+        with file_errors(path):
             if os.path.isdir(path):
                 raise IsADirectoryError(21, "is a folder, expected a file")
             if not os.access(path, os.R_OK):
@@ -104,7 +104,7 @@ def split_parts(files: list[str], workers: int, pipe_command: str = "cat") -> li
         return [Part(path) for path in files]
     sizes = []
     for path in files:
-        with _named(path):
+        with file_errors(path):
             sizes.append(os.path.getsize(path))
     total = sum(sizes)
     size = max(-(-total // (_PARTS_PER_WORKER * workers)), min(_LEAST_BYTES, -(-total // workers)), 1)
@@ -137,7 +137,7 @@ def _opened(part: Part, is_range: bool, pipe_command: str) -> ByteSource:
 def count_lines(path: str, end: int) -> int:
     """Return how many lines end before a byte of a file."""
     found = 0
-    with _named(path), open(path, "rb") as file:
+    with file_errors(path), open(path, "rb") as file:
         while end > 0 and (block := file.read(min(end, _BLOCK_BYTES))):
             found += block.count(b"\n")
             end -= len(block)
@@ -188,12 +188,12 @@ class _WholeFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        with _named(path):
+        with file_errors(path):
             is_packed = path.endswith(".gz")
             self._file: Any = gzip.open(path, "rb") if is_packed else open(path, "rb", buffering=0)  # noqa: SIM115
 
     def readinto(self, memory: memoryview) -> int:
-        with _named(self._path):
+        with file_errors(self._path):
             return self._file.readinto(memory) or 0
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ class _LineRange:
 
     def __init__(self, part: Part) -> None:
         self._part = part
-        with _named(part.path):
+        with file_errors(part.path):
             self._file = open(part.path, "rb")  # noqa: SIM115 - closed by `close`
             if part.begin > 0:
                 self._file.seek(part.begin - 1)
@@ -215,7 +215,7 @@ class _LineRange:
 
     def readinto(self, memory: memoryview) -> int:
         end = self._part.end
-        with _named(self._part.path):
+        with file_errors(self._part.path):
             if end is None:
                 return self._file.readinto(memory)
             if self._at < end:
@@ -241,7 +241,7 @@ class _Piped:
     def __init__(self, path: str, command: str) -> None:
         self._path, self._command = path, command
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`; a pipe could fill up
-        with _named(path), open(path, "rb") as file:
+        with file_errors(path), open(path, "rb") as file:
             self._lifeline = Lifeline()
             try:
                 self._process: subprocess.Popen[bytes] = subprocess.Popen(
@@ -295,8 +295,8 @@ class _Piped:
 
 
 @contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Raise what the system refuses as FileError with the file's name."""
+def file_errors(path: str) -> Iterator[None]:
+    """Raise what the system refuses inside the block as FileError with the file's name."""
     try:
         yield
     except FileError:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
@@ -23,18 +22,7 @@ from .process_engine import ProcessEngine
 from .program import BoundProgram, metric_outputs
 from .worker import Inferred, WorkerState, infer, run
 
-
-class Engine(Protocol):
-    """What does jobs."""
-
-    def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
-        """Do a job and return what each worker did."""
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Return a context in which no worker is within an update."""
-
-    def close(self) -> None:
-        """End the workers; the next job has new ones."""
+_WAIT_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +37,7 @@ class Choice:
 
 
 class Engines:
-    """The engines of one executor.
+    """The engines of one executor: each runs jobs, pauses between two batches, and closes.
 
     Args:
         timeout_s: how long a worker may be without progress, in seconds.
@@ -60,12 +48,12 @@ class Engines:
         self.serial = SerialEngine(timeout_s)
         self.process = ProcessEngine(timeout_s, start_method)
         self._native = NativeEngine()
-        self._engines: dict[str, Engine] = {
+        self._engines: dict[str, NativeEngine | SerialEngine | ProcessEngine] = {
             "native": self._native,
             "serial": self.serial,
             "process": self.process,
         }
-        self._current: Engine | None = None
+        self._current: NativeEngine | SerialEngine | ProcessEngine | None = None
 
     def choose(self, prepared: BoundProgram, mode: str, workers: int) -> Choice:
         """Return which engine trains a program."""
@@ -98,9 +86,6 @@ class Engines:
         """End all workers; the next job has new ones."""
         for engine in self._engines.values():
             engine.close()
-
-
-_WAIT_S = 0.001
 
 
 class _BatchGate:

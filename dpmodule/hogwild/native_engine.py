@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -235,15 +235,6 @@ class NativePlan:
     labels: int = 0
 
 
-@dataclass(slots=True)
-class _Arrays:
-    """The parameters of a plan, as C++ is told of them, and what keeps their memory."""
-
-    records: list[tuple[Any, ...]] = field(default_factory=list)
-    tensors: list[torch.Tensor] = field(default_factory=list)
-    trained: list[Any] = field(default_factory=list)
-
-
 # plans: each graph as the steps, arrays and slots that C++ is told of
 
 
@@ -260,12 +251,12 @@ def plan(prepared: BoundProgram, metric: bool = False) -> NativePlan:
         raise NotNative(f"files go through the program {command!r}")
     graph = read_graph(prepared.fetches.heads, prepared.feed, HANDLERS)
     watched, labels = _watched(prepared, graph) if metric else ([], 0)
-    arrays = _arrays(prepared, graph)
+    records, tensors, trained = _arrays(prepared, graph)
     fetches = [_fetch(prepared, graph, fetch) for fetch in prepared.fetches.items]
     description = (
         prepared.feed.desc.batch_size,
         [_slot(graph, slot) for slot in prepared.feed.desc.slots],
-        arrays.records,
+        records,
         [(value.width, value.single) for value in graph.values],
         graph.steps,
         [value.index for value in graph.heads],
@@ -273,7 +264,7 @@ def plan(prepared: BoundProgram, metric: bool = False) -> NativePlan:
         [value.index for _, value in watched],
     )
     shapes = tuple((name, None if value.single else value.tail) for name, value in watched)
-    return NativePlan(description, tuple(arrays.tensors), tuple(arrays.trained), shapes, labels)
+    return NativePlan(description, tuple(tensors), tuple(trained), shapes, labels)
 
 
 def _slot(graph: NativeSteps, slot: Any) -> tuple[Any, ...]:
@@ -312,9 +303,11 @@ def _watched(prepared: BoundProgram, graph: NativeSteps) -> tuple[list[tuple[str
 # parameters
 
 
-def _arrays(prepared: BoundProgram, graph: NativeSteps) -> _Arrays:
-    """Describe the parameters, and how they are updated."""
-    found = _Arrays()
+def _arrays(
+    prepared: BoundProgram, graph: NativeSteps
+) -> tuple[list[tuple[Any, ...]], list[torch.Tensor], list[Any]]:
+    """Return the parameters and how they are updated, as C++ is told; their memory; and keys of those that learn."""
+    records, every, trained = list[tuple[Any, ...]](), list[torch.Tensor](), []
     store = prepared.module.store
     rules = _Rules(prepared)
     for name, shape, is_table, sparse in graph.parameters():
@@ -327,13 +320,13 @@ def _arrays(prepared: BoundProgram, graph: NativeSteps) -> _Arrays:
         pointers = [tensor.data_ptr() for tensor in tensors]
         all_rows = is_table and rule is not None and not rules.by_rows(weight, sparse, rule)
         learns = rule is not None
-        found.records.append(
+        records.append(
             (name, rows, width, pointers[0], pointers[1:], rule or {"kind": "sgd"}, lr_mult, learns, all_rows)
         )
-        found.tensors += tensors
+        every += tensors
         if learns:
-            found.trained.append(index)
-    return found
+            trained.append(index)
+    return records, every, trained
 
 
 def _checked(name: str, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

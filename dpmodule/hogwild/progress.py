@@ -18,9 +18,10 @@ from ..files import settle
 from ..module import Module
 from ..module.run_state import differences, facts, load_optimizer_bytes, optimizer_bytes
 from .data_feed_desc import DataFeedDesc
-from .data_files import Part
+from .data_files import Part, file_errors
 from .dataset import Reading
 
+_KIND = "files"
 DONE = -1
 """Mark of a part all of whose lines have been trained on; else it is how many of them have been."""
 
@@ -106,10 +107,8 @@ class FileProgress:
 
 def _looks(path: str) -> tuple[int, int]:
     """Return by what a file is known again: its size, and when it was written, in nanoseconds."""
-    try:
+    with file_errors(path):
         found = os.stat(path)
-    except OSError as error:
-        raise FileError(error.errno or 0, error.strerror or str(error), path) from error
     return found.st_size, found.st_mtime_ns
 
 
@@ -137,9 +136,6 @@ def _compare(state: Mapping[str, Any], files: list[list[Any]], digest: Callable[
             "or time; the places in it are those of the old content. Copies keep the time with cp -p or rsync -t; or "
             "begin the epoch anew, with arg_params from the snapshot"
         )
-
-
-_KIND = "files"
 
 
 @dataclass(frozen=True, slots=True)

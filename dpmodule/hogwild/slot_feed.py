@@ -65,34 +65,38 @@ class SlotFeed:
 
     Args:
         desc: what is read; the slots are dense, used and as wide as the symbol wants them.
+        types: torch's types of the inputs by name.
         tables: for a slot whose values are row numbers of tables the smallest of these, by name, and its rows.
     """
 
     desc: Any
     data: tuple[DataDesc, ...]
     labels: tuple[DataDesc, ...]
+    types: Mapping[str, torch.dtype]
     tables: Mapping[str, tuple[str, int]]
 
     def batch(self, lines: FeedBatch) -> DataBatch:
         """Return lines as a batch of these descriptions, without a copy where types agree."""
         for name, (table, rows) in self.tables.items():
             _check_rows(lines, name, table, rows)
-        return DataBatch([_array(d, lines) for d in self.data], [_array(d, lines) for d in self.labels])
+        return DataBatch(
+            [self._array(desc, lines) for desc in self.data],
+            [self._array(desc, lines) for desc in self.labels],
+        )
 
     def input(self, name: str, lines: FeedBatch) -> Any:
         """Return one slot's values of some lines, as an array as it is fed."""
-        return next(_array(desc, lines) for desc in (*self.data, *self.labels) if desc.name == name)
+        return next(self._array(desc, lines) for desc in (*self.data, *self.labels) if desc.name == name)
 
-
-def _array(desc: DataDesc, lines: FeedBatch) -> Any:
-    """Return the values of one slot in the shape and type of a description."""
-    values, offsets = lines.slots[desc.name]
-    dtype = getattr(torch, dtype_name(desc.dtype))
-    if values.dtype is not dtype:
-        values = values.to(dtype)
-    if desc.stype == "ragged":
-        return RaggedNDArray(values.reshape(-1), offsets, _HOST)
-    return NDArray(values.view(-1) if len(desc.shape) == 1 else values, _HOST)
+    def _array(self, desc: DataDesc, lines: FeedBatch) -> Any:
+        """Return the values of one slot in the shape and type of a description."""
+        values, offsets = lines.slots[desc.name]
+        dtype = self.types[desc.name]
+        if values.dtype is not dtype:
+            values = values.to(dtype)
+        if desc.stype == "ragged":
+            return RaggedNDArray(values.reshape(-1), offsets, _HOST)
+        return NDArray(values.view(-1) if len(desc.shape) == 1 else values, _HOST)
 
 
 def _check_rows(lines: FeedBatch, name: str, table: str, rows: int) -> None:
@@ -157,6 +161,7 @@ def feed_of(
         lines,
         tuple(descs[name] for name in data_names),
         tuple(descs[name] for name in label_names),
+        {name: getattr(torch, dtype_name(desc.dtype)) for name, desc in descs.items()},
         _tables(symbol, names),
     )
 

@@ -24,6 +24,7 @@ from .slot_feed import SlotFeed, check_labels_of
 Inferred = tuple[str, int, list[Any]]
 """File, number of its first line, and an array for each fetch of a batch."""
 
+_STAGES = ("parse", "read", "feed", "compute", "update", "fetch")
 _QUEUE = 4
 """Batches that a reader holds ready."""
 
@@ -69,8 +70,9 @@ def run(
     Args:
         worker: number of this worker.
     """
-    stats = WorkerStats(worker, fetched=[0.0] * len(work.fetches), metric=metric)
-    clock = _Clock(stats.seconds)
+    seconds = dict.fromkeys(_STAGES, 0.0)
+    stats = WorkerStats(worker, seconds=seconds, fetched=[0.0] * len(work.fetches), metric=metric)
+    last = time.perf_counter()
     marker = ProgressMarker(job.marks)
     begun: list[str] = []
 
@@ -86,17 +88,17 @@ def run(
         ReadAhead(_timed(iter(source), stats.seconds), _QUEUE, f"reader-{worker}") as reader,
     ):
         for lines in reader:
-            clock.lap("read")
+            seconds["read"] += time.perf_counter() - last
             if not stats.batches:
                 check_labels_of(work.feed, work.module.symbol, lines, job.check_labels)
-            _step(work, lines, stats, clock)
+            last = _step(work, lines, stats)
             marker.note(lines.ends)
             stats.skipped = source.skipped
             if not watch.after(stats):
                 break
         else:
             marker.end()
-        clock.lap("read")
+        seconds["read"] += time.perf_counter() - last
         stats.skipped = source.skipped
     return stats
 
@@ -122,22 +124,6 @@ def infer(work: WorkerState, job: Job, part: Part) -> Iterator[Inferred]:
             yield lines.file, lines.first_line, arrays
 
 
-class _Clock:
-    """Adds the time since the last lap to a stage."""
-
-    __slots__ = ("_last", "_seconds")
-
-    def __init__(self, seconds: dict[str, float]) -> None:
-        self._seconds = seconds
-        seconds.update(dict.fromkeys(("parse", "read", "feed", "compute", "update", "fetch"), 0.0))
-        self._last = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        now = time.perf_counter()
-        self._seconds[stage] += now - self._last
-        self._last = now
-
-
 def _timed(batches: Iterator[Any], seconds: dict[str, float]) -> Iterator[Any]:
     """Yield batches, and note how long the reader's thread took to make them."""
     while True:
@@ -149,24 +135,30 @@ def _timed(batches: Iterator[Any], seconds: dict[str, float]) -> Iterator[Any]:
         yield batch
 
 
-def _step(work: WorkerState, lines: Any, stats: WorkerStats, clock: _Clock) -> None:
-    """Train on one batch."""
-    module = work.module
+def _step(work: WorkerState, lines: Any, stats: WorkerStats) -> float:
+    """Train on one batch; return when it ended, by the clock of `time.perf_counter`."""
+    module, seconds, now = work.module, stats.seconds, time.perf_counter
     stats.file = lines.file
+    start = now()
     batch = work.feed.batch(lines)
-    clock.lap("feed")
+    fed = now()
     module.forward_backward(batch)
     what = work.finite.first()
     if what is not None:
         module.take_back()
         raise _not_finite(what, lines, stats)
-    clock.lap("compute")
+    computed = now()
     module.update()
-    clock.lap("update")
+    updated = now()
     stats.examples += lines.num_lines
     stats.batches += 1
     _look(work, lines, batch, stats)
-    clock.lap("fetch")
+    end = now()
+    seconds["feed"] += fed - start
+    seconds["compute"] += computed - fed
+    seconds["update"] += updated - computed
+    seconds["fetch"] += end - updated
+    return end
 
 
 def _not_finite(what: str, lines: Any, stats: WorkerStats) -> NonFiniteError:

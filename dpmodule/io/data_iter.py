@@ -71,8 +71,8 @@ def describe(cls: type, options: Options) -> None:
     ]
     cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     lines = [f"    {name}: {option.doc}; {option.type.expects}." for name, option in options.items()]
-    text = inspect.getdoc(cls) or ""
-    cls.__doc__ = text.replace("Args:\n    options: see below.", "Args:\n" + "\n".join(lines))
+    before, raises, after = (inspect.getdoc(cls) or "").partition("Raises:")
+    cls.__doc__ = "\n".join([f"{before}Args:", *lines, f"\n{raises}{after}"])
 
 
 BATCH = {"batch_size": Attr(positive, "number of examples in a batch")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,10 +32,8 @@ _SLACK = 1.02
 _KINDS = {"float32": "f", "float64": "d", "int32": "i", "int64": "q"}
 
 _MOST_COLUMNS = 2**53  # what a float64 tells apart
-_COLON, _NEWLINE = ord(":"), ord("\n")
-_QUERY = re.compile(rb"^([ \t]*\S+[ \t]+)qid:\d+(?!\S)", re.MULTILINE)
-_BLANKS = np.zeros(256, bool)
-_BLANKS[[ord(c) for c in " \t\r\n\v\f"]] = True
+_QUERY = re.compile(rb"^([ \t]*\S+[ \t]+)qid:\d+(?!\S)")
+_WORD = re.compile(rb"\S+")
 
 
 class ParsedRows(NamedTuple):
@@ -216,7 +213,7 @@ def read_csv(path: str, columns: int, dtype: Any, threads: int = 1) -> Array:
 
 
 def _csv(text: bytes | memoryview, columns: int, dtype: np.dtype[Any]) -> Array:
-    """Parse lines; those that the extension does not take are left to NumPy."""
+    """Parse lines; those that the extension does not take are read one by one."""
     if native.core is not None and len(text) >= 2 * columns - 1:  # shorter text has no whole row
         table = np.empty((len(text) // (2 * columns) + 1, columns), dtype)  # a number takes two characters
         rows = native.core.parse_csv(text, columns, _KINDS[dtype.name], table)
@@ -224,51 +221,42 @@ def _csv(text: bytes | memoryview, columns: int, dtype: np.dtype[Any]) -> Array:
             return table[:rows]
     elif native.core is None:
         native.report()
-    return _csv_by_numpy(bytes(text), columns, dtype)
+    return _csv_by_line(bytes(text), columns, dtype)
 
 
-def _csv_by_numpy(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
-    try:
-        whole = text.decode("ascii").replace("\r\n", "\n").replace("\r", "\n")
-        lines = [line for line in whole.split("\n") if line and not line.isspace()]
-        if not lines:
-            return np.empty((0, columns), dtype)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            table = np.loadtxt(lines, dtype, None, ",", ndmin=2)
-    except (ValueError, OverflowError, Warning) as error:
-        raise _bad_csv(text, columns, dtype, str(error)) from None
-    if table.shape[1] != columns:
-        raise _bad_csv(text, columns, dtype, f"rows have {table.shape[1]} numbers, expected {columns}")
-    return table
-
-
-def _bad_csv(text: bytes, columns: int, dtype: np.dtype[Any], reason: str) -> _BadNumberLine:
-    """Find the line that is wrong; slow, and done only then."""
-    number = 0
+def _csv_by_line(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
+    rows = []
     for number, line in enumerate(text.splitlines(), 1):
-        fields = line.split(b",")
         if not line.strip():
             continue
+        fields = line.split(b",")
         if len(fields) != columns:
             shown = f"{len(fields)} numbers, expected {columns}, the size of the shape"
-            return _BadNumberLine(number, f"{shown}: {_shown(line)}")
-        for column, field in enumerate(fields, 1):
-            if not _is_number(field, dtype):
-                return _BadNumberLine(
-                    number, f"{_shown(field)} is no {dtype} number; it is the line's number {column}"
-                )
-    return _BadNumberLine(number, f"{reason} (in the lines up to this one)")
+            raise _BadNumberLine(number, f"{shown}: {_shown(line)}")
+        row: list[float] = []
+        try:
+            for field in fields:
+                row.append(_whole(field, dtype) if dtype.kind == "i" else _real(field))  # noqa: PERF401
+        except ValueError:
+            at = len(row)
+            text_at = f"{_shown(fields[at])} is no {dtype} number; it is the line's number {at + 1}"
+            raise _BadNumberLine(number, text_at) from None
+        rows.append(row)
+    with np.errstate(over="ignore"):  # what is too large is infinite
+        return np.array(rows, dtype).reshape(-1, columns)
 
 
-def _is_number(text: bytes, dtype: np.dtype[Any]) -> bool:
-    if b"_" in text:
-        return False
-    try:
-        value = (int if dtype.kind == "i" else float)(text)
-    except ValueError:
-        return False
-    return dtype.kind != "i" or np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+def _real(text: bytes) -> float:
+    if b"_" in text:  # Python takes these between digits
+        raise ValueError(text)
+    return float(text)
+
+
+def _whole(text: bytes, dtype: np.dtype[Any]) -> int:
+    value, limits = int(text), np.iinfo(dtype)
+    if b"_" in text or not limits.min <= value <= limits.max:
+        raise ValueError(text)
+    return value
 
 
 def _shown(text: bytes) -> str:
@@ -301,71 +289,39 @@ def _libsvm(text: bytes | memoryview, columns: int) -> tuple[Array, ...]:
     """Parse lines; return labels, numbers of entries, values and columns."""
     if native.core is None:
         native.report()
-        return _libsvm_by_numpy(bytes(text), columns)
-    rows, entries = (
-        len(text) // 2 + 1,
-        len(text) // 4 + 1,
-    )  # the shortest are "1" and " 1:1", with what ends them
+        return _libsvm_by_line(bytes(text), columns)
+    # the shortest are "1" and " 1:1", with what ends them
+    rows, entries = len(text) // 2 + 1, len(text) // 4 + 1
     labels, lengths = np.empty(rows, np.float32), np.empty(rows, np.int64)
     values, places = np.empty(entries, np.float32), np.empty(entries, np.int64)
     counts = native.core.parse_libsvm(text, columns, labels, lengths, values, places)
     if counts is None:
-        return _libsvm_by_numpy(bytes(text), columns)
+        return _libsvm_by_line(bytes(text), columns)
     rows, entries = counts
     return labels[:rows], lengths[:rows], values[:entries], places[:entries]
 
 
-def _libsvm_by_numpy(data: bytes, columns: int) -> tuple[Array, ...]:
-    if b"#" in data:
-        data = re.sub(rb"#[^\n]*", b"", data)
-    if b"qid:" in data:
-        data = _QUERY.sub(_without_query, data)
-    if not data.endswith(b"\n"):
-        data += b"\n"
-    raw = np.frombuffer(data, np.uint8)
-    blank = _BLANKS[raw]
-    begins = np.flatnonzero(~blank & np.concatenate([[True], blank[:-1]]))  # of words
-    ends = np.flatnonzero(raw == _NEWLINE)  # of lines
-    colons = np.flatnonzero(raw == _COLON)
-    line = np.searchsorted(ends, begins)
-    first = np.concatenate([[True], line[1:] != line[:-1]]) if len(line) else np.zeros(0, bool)
-    # a word holds one colon, the first of a line none or one
-    word = np.searchsorted(begins, colons, side="right") - 1
-    held = np.bincount(word[word >= 0], minlength=len(begins)) if len(begins) else np.zeros(0, np.int64)
-    wrong = np.flatnonzero((held != 1) & ~(first & (held == 0)))
-    if len(wrong):
-        raise _bad_libsvm(data, begins[wrong[0]])
-    numbers = _numbers(data, begins, held)
-    at = np.concatenate([[0], np.cumsum(held + 1)])[:-1]
-    feature = at[~first]
-    found = numbers[feature]
-    bad = np.flatnonzero(~((found >= 0) & (found < columns) & (found == np.floor(found))))
-    if len(bad):
-        where = begins[np.flatnonzero(~first)[bad[0]]]
-        raise _bad_libsvm(data, where, f"columns are whole numbers from 0 to {columns - 1}")
-    rows = np.flatnonzero(first)
-    lengths = np.diff(np.concatenate([rows, [len(first)]])).astype(np.int64) - 1
+def _libsvm_by_line(text: bytes, columns: int) -> tuple[Array, ...]:
+    labels, lengths, values, places = [], [], [], []
+    for number, line in enumerate(text.split(b"\n"), 1):
+        line = _QUERY.sub(_without_query, line.partition(b"#")[0])
+        for place, word in enumerate(_WORD.finditer(line)):
+            head, colon, tail = word[0].partition(b":")
+            try:
+                first, second = _real(head), _real(tail) if colon or place else 0.0
+            except ValueError:
+                raise _bad_libsvm(number, word) from None
+            if place == 0:
+                labels.append(first)
+                lengths.append(0)
+                continue
+            if not (0 <= first < columns and first.is_integer()):
+                raise _bad_libsvm(number, word, f"columns are whole numbers from 0 to {columns - 1}")
+            lengths[-1] += 1
+            places.append(int(first))
+            values.append(second)
     with np.errstate(over="ignore"):  # what is too large is infinite
-        labels, values = (numbers[which].astype(np.float32) for which in (at[first], feature + 1))
-    return labels, lengths, values, found.astype(np.int64)
-
-
-def _numbers(data: bytes, begins: Array, held: Array) -> Array:
-    """Return all numbers of a file in order."""
-    text = data.replace(b":", b" ").decode("ascii", "replace")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            numbers = np.fromstring(text, np.float64, sep=" ") if text.strip() else np.empty(0)
-    except ValueError:
-        numbers = np.empty(0)
-    if len(numbers) == int(held.sum()) + len(held):
-        return numbers
-    for begin in begins.tolist():
-        word = re.compile(rb"\S+").match(data, begin)
-        if word is None or not all(_is_number(part, np.dtype("f8")) for part in word[0].split(b":")):
-            raise _bad_libsvm(data, begin)
-    raise _BadNumberLine(1, "not a LibSVM file")
+        return np.array(labels, "f4"), np.array(lengths, "i8"), np.array(values, "f4"), np.array(places, "i8")
 
 
 def _without_query(match: re.Match[bytes]) -> bytes:
@@ -373,9 +329,9 @@ def _without_query(match: re.Match[bytes]) -> bytes:
     return match[1].ljust(len(match[0]))
 
 
-def _bad_libsvm(data: bytes, at: int, rule: str = "expected column:value behind the label") -> _BadNumberLine:
-    word = data[at : at + 60].split(None, 1)[0]
-    place = at - data.rfind(b"\n", 0, at)
+def _bad_libsvm(
+    number: int, word: re.Match[bytes], rule: str = "expected column:value behind the label"
+) -> _BadNumberLine:
     return _BadNumberLine(
-        data.count(b"\n", 0, at) + 1, f"{_shown(word)}: {rule}; it is at the line's character {place}"
+        number, f"{_shown(word[0])}: {rule}; it is at the line's character {word.start() + 1}"
     )

@@ -380,7 +380,10 @@ class WorkerFeed:
             if kind == "end":
                 return END
             if kind == "error":
-                self._raise(worker, data)
+                self._error = data.restore(
+                    repr(worker.child)
+                )  # here, whatever its type: the worker says it once
+                raise self._error
             if tensors is not None:
                 if tensors and worker.reader.exhausted:  # kept by the caller until the worker could not go on
                     tensors = copies(tensors)
@@ -402,10 +405,6 @@ class WorkerFeed:
         if kind == "begun":
             worker.began = epoch, data
         return kind, data, tensors
-
-    def _raise(self, worker: _Worker, remote: RemoteError) -> None:
-        self._error = remote.restore(repr(worker.child))  # here, whatever its type: the worker says it once
-        raise self._error
 
     def _tensors(self, worker: _Worker, number: int) -> list[torch.Tensor] | None:
         """Return the tensors of the item with this number; None if Ctrl-C has come between the two parts of an item."""

@@ -14,9 +14,9 @@ from ..base import ArgumentError, ShapeError
 from ..compat import lazy
 from ..context import Context
 from ..ndarray import NDArray
-from ..slicing import split_input_slice as _split_input_slice
 from ..symbol import Symbol
 from . import DataParallelExecutorGroup as ExecutorGroup
+from .group.batch_splitter import split_input_slice as _split_input_slice
 from .group.input_order import in_order
 
 __all__ = ["DataParallelExecutorGroup", "DataParallelExecutorManager"]

@@ -69,7 +69,6 @@ if typing.TYPE_CHECKING:
     linalg: typing.Any
 
 _LATER = {
-    "control_flow": "",
     "image_file": "imdecode",
     "random": "",
     "binary_reader": "",

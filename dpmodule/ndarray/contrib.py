@@ -1,32 +1,31 @@
 """Operators named ``_contrib_*`` as functions over arrays, such as ``nd.contrib.box_nms``, and functions made of them.
 
+Loops and branches are plain Python here; under `autograd.record` every step is recorded.
+
 Source: MXNet 1.9.1 `ndarray.contrib`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..base import ArgumentError, ShapeError
 from ..compat import lazy
-from .creation import full
+from .creation import full, zeros
+from .handle import Handle
 from .ndarray import NDArray
 from .op_functions import face, face_of, names_in
 
 if TYPE_CHECKING:
     from ..types import ContextLike, Number
-    from .control_flow import cond as cond
-    from .control_flow import foreach as foreach
-    from .control_flow import while_loop as while_loop
-
-
-_LATER = {"control_flow": "cond foreach while_loop"}
 
 __all__ = [
-    *lazy.modules_of(_LATER),
     "adamw_update",
+    "cond",
+    "foreach",
     "isfinite",
     "isinf",
     "isnan",
@@ -36,10 +35,12 @@ __all__ = [
     "multi_mp_adamw_update",
     "multi_mp_lamb_update",
     "rand_zipfian",
+    "while_loop",
 ]
 
+
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, _LATER, partial(face_of, "contrib"), __package__, partial(names_in, "contrib")
+    __name__, __all__, otherwise=partial(face_of, "contrib"), operators=partial(names_in, "contrib")
 )
 
 
@@ -268,3 +269,167 @@ def multi_mp_lamb_update(
     rates = {"learning_rates": tuple(lrs), "wds": tuple(wds), "step_count": tuple(step_count)}
     number = num_tensors or len(weights)
     return face("_multi_mp_lamb_update")(*arrays, num_tensors=number, **rates, **attributes)
+
+
+Nested: TypeAlias = "Handle | Sequence[Any]"
+"""An array, or a list of such, to any depth."""
+
+
+Form: TypeAlias = "int | list[Any]"
+"""How leaves lie in a nested list: 0 for one of them, a number for several that belong together, or a list of such."""
+
+
+def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str) -> tuple[list[Any], Form]:
+    """Return the leaves of a nested list in order, and a description of how they lie in it.
+
+    Args:
+        value: one leaf, or a list or tuple of such, to any depth.
+        parts: returns what a leaf counts as, such as the single outputs of a symbol; None for what is no leaf.
+    """
+    found = parts(value)
+    if found is not None:
+        return list(found), 0 if len(found) == 1 else len(found)
+    if not isinstance(value, (list, tuple)):
+        raise ArgumentError(
+            f"{what} must be one array or symbol, or a (nested) list of them, got {type(value).__name__} {value!r}"
+        )
+    flat: list[Any] = []
+    form: list[Form] = []
+    for each in value:
+        leaves, inner = flatten(each, parts, what)
+        flat.extend(leaves)
+        form.append(inner)
+    return flat, form
+
+
+def regroup(leaves: Sequence[Any], form: Form) -> Any:
+    """Return leaves nested as `flatten` found them; tuples have become lists."""
+    taken = iter(leaves)
+
+    def build(form: Form) -> Any:
+        if isinstance(form, int):
+            return next(taken) if form == 0 else [next(taken) for _ in range(form)]
+        return [build(each) for each in form]
+
+    return build(form)
+
+
+def _leaf(value: object) -> list[Any] | None:
+    return [value] if isinstance(value, Handle) else None
+
+
+def foreach(
+    body: Callable[[Any, Any], tuple[Any, Any]], data: Nested, init_states: Nested
+) -> tuple[Any, Any]:
+    """Run a function on every element along axis 0 of the data, handing states from one call to the next.
+
+    Args:
+        body: ``(element, states) -> (outputs, new states)``; the element is a list if `data` is one.
+        data: an array, or a list of arrays of one length.
+        init_states: an array, or a nested list of arrays; what `body` returns looks alike.
+
+    Returns:
+        The outputs of all calls, stacked along a new axis 0 and nested as `body` returned them, and the last states.
+
+    Example:
+        >>> outs, last = mx.nd.contrib.foreach(lambda x, s: (x + s, x + s), mx.nd.array([[1], [2]]), mx.nd.zeros((1,)))
+        >>> outs.asnumpy().tolist(), last.asnumpy().tolist()
+        ([[1.0], [3.0]], [3.0])
+    """
+    arrays, _ = flatten(data, _leaf, "foreach: data")
+    flatten(init_states, _leaf, "foreach: init_states")
+    if not arrays:
+        raise ArgumentError("foreach: data is empty; there is nothing to run over")
+    lengths = {len(array) for array in arrays}
+    if len(lengths) > 1:
+        raise ShapeError(f"foreach: the arrays of data have lengths {sorted(lengths)}, expected one length")
+    states, collected, form = init_states, [], None
+    for i in range(lengths.pop()):
+        element: Any = arrays[0][i] if isinstance(data, Handle) else [each[i] for each in data]
+        outputs, states = body(element, states)
+        leaves, form = flatten(outputs, _leaf, "foreach: an output of body")
+        collected.append(leaves)
+    stacked = [face("stack")(*column) for column in zip(*collected)]
+    return ([] if form is None else regroup(stacked, form)), states
+
+
+def _scalar(value: object, kind: Callable[[Any], Any], what: str) -> Any:
+    """Return a number or an array of one element as a Python number."""
+    plain = value.asscalar() if isinstance(value, Handle) else value  # type: ignore[attr-defined]
+    try:
+        return kind(plain)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{what} is {value!r}, expected a number") from None
+
+
+def _step(func: Callable[..., tuple[Any, Any]], variables: list[Any]) -> tuple[list[Any], Any, list[Any]]:
+    """Run the body of a while loop once."""
+    outputs, new = func(*variables)
+    leaves, form = flatten([] if outputs is None else outputs, _leaf, "while_loop: an output of func")
+    after = [] if new is None else list(new) if isinstance(new, (list, tuple)) else [new]
+    if len(after) != len(variables):
+        raise ArgumentError(
+            f"while_loop: func returned {len(after)} loop variables, expected {len(variables)} as loop_vars has"
+        )
+    return leaves, form, after
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    func: Callable[..., tuple[Any, Any]],
+    loop_vars: Nested,
+    max_iterations: int | None = None,
+) -> tuple[Any, Any]:
+    """Run a function on loop variables as long as a condition holds.
+
+    Args:
+        cond: ``(*loop_vars) -> one number``; 0 ends the loop.
+        func: ``(*loop_vars) -> (outputs, new loop_vars)``; either may be None.
+        loop_vars: an array, or a list of arrays, at least one.
+        max_iterations: the largest number of steps.
+
+    Returns:
+        The outputs of all steps, stacked along a new axis 0 whose length is always `max_iterations` (zeros behind the
+        last step), and the last loop variables. Without a single step the outputs are an empty list.
+    """
+    if max_iterations is None:
+        raise ArgumentError("while_loop: max_iterations should be specified")
+    limit = _scalar(max_iterations, int, "while_loop: max_iterations")
+    variables = [loop_vars] if isinstance(loop_vars, Handle) else list(loop_vars)
+    if not variables:
+        raise ArgumentError("while_loop: loop_vars should contain at least one array")
+    collected: list[list[Any]] = []
+    form = None
+    while len(collected) < limit and _scalar(cond(*variables), bool, "while_loop: the value of cond"):
+        leaves, form, variables = _step(func, variables)
+        if collected and len(leaves) != len(collected[0]):
+            raise ArgumentError(
+                f"while_loop: func returned {len(leaves)} outputs, and {len(collected[0])} the step before"
+            )
+        collected.append(leaves)
+    stacked = [_stacked(column, limit, i) for i, column in enumerate(zip(*collected))]
+    outputs = [] if form is None else regroup(stacked, form)
+    return outputs, variables[0] if isinstance(loop_vars, Handle) else variables
+
+
+def _stacked(column: Sequence[Any], length: int, number: int) -> Any:
+    """Stack the outputs of all steps and fill up with zeros."""
+    first = column[0]
+    if any(each.shape != first.shape for each in column):
+        shapes = ", ".join(f"step {i} {each.shape}" for i, each in enumerate(column))
+        raise ShapeError(f"while_loop: output {number} of func changes its shape: {shapes}")
+    rows = face("stack")(*column)
+    if len(column) == length:
+        return rows
+    rest = zeros((length - len(column), *first.shape), ctx=first.context, dtype=first.dtype)
+    return face("Concat")(rows, rest, dim=0)
+
+
+def cond(pred: Handle | Number, then_func: Callable[[], Any], else_func: Callable[[], Any]) -> Any:
+    """Call one of two functions.
+
+    Args:
+        pred: one number; 0 chooses `else_func`.
+        then_func: ``() -> outputs``.
+    """
+    return then_func() if _scalar(pred, bool, "cond: pred") else else_func()

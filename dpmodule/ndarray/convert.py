@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, DTypeError, NonFiniteError, ShapeError, dtype_name, plain
+from ..context import Context
 from ..ops.array.codes import resolve
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
@@ -119,6 +120,19 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()
     return tensor.cpu().numpy()
+
+
+def pickled(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Return a tensor as pickles have it: bfloat16, which NumPy lacks, as the bits of int16."""
+    return to_numpy(tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor)
+
+
+def unpickled(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> torch.Tensor:
+    """Return the tensor of a type that `pickled` was given, on a context's device."""
+    tensor = torch.from_numpy(values if values.flags.writeable else values.copy())
+    if dtype == "bfloat16":
+        tensor = tensor.view(torch.bfloat16)
+    return tensor.to(ctx.check().torch_device)
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from ..base import ArgumentError, BoundsError, OutOfMemoryError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.sparse import Csr
-from .convert import dtype_pair, to_numpy
+from .convert import pickled, to_numpy, unpickled
 from .handle import Handle
 from .ndarray import NDArray
 from .sparse_base import BaseSparseNDArray
@@ -48,7 +47,7 @@ class CSRNDArray(BaseSparseNDArray):
     Source: MXNet 1.9.1 `CSRNDArray`.
     """
 
-    __slots__ = ("_checked", "_columns", "_starts")
+    __slots__ = ()
 
     stype = "csr"
 
@@ -62,8 +61,7 @@ class CSRNDArray(BaseSparseNDArray):
             )
         if tuple(starts.shape) != (shape[0] + 1,):
             raise ShapeError(f"csr array of shape {tuple(shape)}: indptr has shape {tuple(starts.shape)}")
-        super().__init__(values, shape, ctx)
-        self._columns, self._starts, self._checked = columns, starts, False
+        self._hold(Csr(starts, columns, values, shape), ctx, False)
 
     @classmethod
     def from_dense(cls, array: Handle) -> CSRNDArray:
@@ -108,12 +106,12 @@ class CSRNDArray(BaseSparseNDArray):
     @property
     def indices(self) -> NDArray:
         """A copy of the stored elements' columns, int64."""
-        return NDArray(self._columns.clone(), self.context)
+        return NDArray(self._record.columns.clone(), self.context)
 
     @property
     def indptr(self) -> NDArray:
         """A copy of the rows' beginnings among the stored elements, int64; the last entry is their number."""
-        return NDArray(self._starts.clone(), self.context)
+        return NDArray(self._record.starts.clone(), self.context)
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows' beginnings, the columns and the elements; shared, not copied.
@@ -122,42 +120,24 @@ class CSRNDArray(BaseSparseNDArray):
             BoundsError: a column is outside the matrix.
             ArgumentError: the rows' beginnings make no sense.
         """
+        record = self.stored
+        return record.starts, record.columns, record.values
+
+    def _check(self) -> None:
         self.check_bounds()
-        return self._starts, self._columns, self.values
-
-    @classmethod
-    def of_record(cls, record: Csr, ctx: Context) -> CSRNDArray:
-        """Return a matrix of what an operator made; parts are shared.
-
-        Args:
-            ctx: on which they are.
-        """
-        found = cls(record.values, record.columns, record.starts, record.shape, ctx)
-        found._checked = True
-        return found
-
-    @property
-    def stored(self) -> Csr:
-        found = Csr(*self.parts(), self._shape)
-        found.home = ref(self)
-        return found
-
-    def take_over(self, record: Csr) -> None:
-        self.values, self._columns, self._starts = record.values, record.columns, record.starts
-        self._checked = True
 
     def check_bounds(self) -> None:
         if self._checked:
             return
-        starts, columns, stored = self._starts, self._columns, self.values.numel()
+        starts, columns, stored = self._record.starts, self._record.columns, self.values.numel()
         if int(starts[0]) != 0 or int(starts[-1]) != stored:
             raise ArgumentError(
                 f"csr array: indptr goes from {int(starts[0])} to {int(starts[-1])}, expected 0 to {stored}"
             )
         if bool((starts.diff() < 0).any()):
             raise ArgumentError("csr array: indptr must not descend")
-        if stored and not 0 <= int(columns.min()) <= int(columns.max()) < self._shape[1]:
-            raise BoundsError(f"csr array: a column index is outside of {self._shape[1]} columns")
+        if stored and not 0 <= int(columns.min()) <= int(columns.max()) < self.shape[1]:
+            raise BoundsError(f"csr array: a column index is outside of {self.shape[1]} columns")
         self._checked = True
 
     def check_format(self, full_check: bool = True) -> None:
@@ -169,13 +149,9 @@ class CSRNDArray(BaseSparseNDArray):
         if bool(((columns.diff() <= 0) & ~firsts[1 : columns.numel()]).any()):
             raise ArgumentError("csr array: the indices of a row must be ascending and all different")
 
-    def replaced(self, values: Tensor, ctx: Context | None = None) -> CSRNDArray:
-        columns, starts = (part.to(values.device, copy=True) for part in (self._columns, self._starts))
-        return CSRNDArray(values, columns, starts, self._shape, ctx or self.context)
-
     def __getitem__(self, key: IndexLike) -> NDArray:
         """Return rows as a new matrix: one by its number, or a slice without step."""
-        rows = self._shape[0]
+        rows = self.shape[0]
         if isinstance(key, int):
             if not -rows <= key < rows:
                 raise BoundsError(f"row {key} is outside of an array with {rows} rows")
@@ -207,19 +183,17 @@ class CSRNDArray(BaseSparseNDArray):
         return csr_matrix(parts, shape=self.shape, dtype=self.dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        dtype = self.values.dtype
-        bits = self.values.view(torch.int16) if dtype == torch.bfloat16 else self.values
-        parts = (to_numpy(bits), to_numpy(self._columns), to_numpy(self._starts))
-        return _unpickle, (parts, name_of(dtype), self._shape, self.context)
+        record = self._record
+        parts = (pickled(record.values), to_numpy(record.columns), to_numpy(record.starts))
+        return _unpickle, (parts, name_of(record.values.dtype), record.shape, self.context)
 
 
 def _unpickle(
     parts: tuple[np.ndarray[Any, Any], ...], dtype: str, shape: tuple[int, ...], ctx: Context
 ) -> CSRNDArray:
     """Make the matrix that was pickled; called by pickle."""
-    values, columns, starts = (torch.from_numpy(part.copy()).to(ctx.check().torch_device) for part in parts)
-    if dtype_pair(dtype)[1] == torch.bfloat16:
-        values = values.view(torch.bfloat16)
+    values = unpickled(parts[0].copy(), dtype, ctx)
+    columns, starts = (unpickled(part.copy(), "int64", ctx) for part in parts[1:])
     return CSRNDArray(values, columns, starts, shape, ctx)
 
 

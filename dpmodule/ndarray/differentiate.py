@@ -40,7 +40,7 @@ def _head_node(head: Handle) -> TapeNode:
     if not in_graph(head):
         raise StateError(
             "Cannot differentiate node because it is not in a computational graph: compute it inside "
-            "autograd.stored, from arrays with attach_grad(). " + _TWICE
+            "autograd.record, from arrays with attach_grad(). " + _TWICE
         )
     node: TapeNode = head.trace[1]
     return node

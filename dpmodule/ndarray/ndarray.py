@@ -25,12 +25,14 @@ from .convert import (
     dtype_pair,
     host_array,
     is_number,
+    pickled,
     reshaped_shape,
     slicer,
     split_bounds,
     squeezed_shape,
     tensor_of,
     to_numpy,
+    unpickled,
     wanted_shape,
 )
 from .differentiate import differentiate
@@ -221,8 +223,7 @@ class NDArray(Handle, OpMethods):
         NDArray.__init__(self, torch.empty(0) if data is None else read_one(bytes(data)), Context("cpu", 0))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        bits = self.raw.view(torch.int16) if self.raw.dtype == torch.bfloat16 else self.raw
-        return _unpickle, (to_numpy(bits), name_of(self.raw.dtype), self.context)
+        return _unpickle, (pickled(self.raw), name_of(self.raw.dtype), self.context)
 
     # --- parts
 
@@ -672,11 +673,7 @@ def _slices(begin: Bounds, end: Bounds, step: Bounds | None) -> tuple[slice, ...
 
 def _unpickle(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> NDArray:
     """Make the array that was pickled; called by pickle."""
-    _, wanted = dtype_pair(dtype)
-    tensor = torch.from_numpy(values if values.flags.writeable else values.copy())
-    if wanted == torch.bfloat16:
-        tensor = tensor.view(torch.bfloat16)
-    return NDArray(tensor.to(ctx.check().torch_device), ctx)
+    return NDArray(unpickled(values, dtype, ctx), ctx)
 
 
 def converted(array: NDArray, stype: str, convert: Callable[[Any], Any]) -> NDArray:

@@ -13,9 +13,8 @@ from ..base import ArgumentError, OpError, did_you_mean
 from ..context import Context, context_of, current_context
 from ..ops import find, names, namespace_of
 from ..ops.dtypes import name_of
-from ..ops.registry import named_in
+from ..ops.registry import docstring, named_in, signature, split_call
 from ..ops.registry import names_in as names_in
-from ..ops.signature import docstring, signature, split_call
 from ..ops.spec import Op
 from .execution import execute
 from .handle import Handle, Out

@@ -14,7 +14,7 @@ from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.sparse import Ragged
 from . import tape
-from .convert import dtype_pair, to_numpy
+from .convert import dtype_pair, pickled, to_numpy, unpickled
 from .creation import array as dense_array
 from .handle import Handle
 from .ndarray import NDArray
@@ -53,7 +53,7 @@ class RaggedNDArray(NDArray):
 
     __slots__ = ("stored",)
 
-    stored: Ragged  # type: ignore[assignment]  # an attribute in place of a property, as it is read most
+    stored: Ragged  # an attribute in place of a property, as it is read most
 
     stype = "ragged"
 
@@ -324,14 +324,8 @@ class RaggedNDArray(NDArray):
         return f"\n[{body[1:]}]\n<{name}, {self.stored.values.shape[0]} values @{self.context}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        values = self.stored.values
-        bits = values.view(torch.int16) if values.dtype == torch.bfloat16 else values
-        return _unpickle, (
-            to_numpy(bits),
-            to_numpy(self.stored.offsets),
-            name_of(values.dtype),
-            self.context,
-        )
+        values, offsets = self.stored.values, to_numpy(self.stored.offsets)
+        return _unpickle, (pickled(values), offsets, name_of(values.dtype), self.context)
 
 
 def numbers_of(array: NDArray) -> Tensor:
@@ -343,10 +337,7 @@ def _unpickle(
     values: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], dtype: str, ctx: Context
 ) -> RaggedNDArray:
     """Make the array that was pickled; called by pickle."""
-    parts = [torch.from_numpy(part.copy()).to(ctx.check().torch_device) for part in (values, offsets)]
-    if dtype_pair(dtype)[1] == torch.bfloat16:
-        parts[0] = parts[0].view(torch.bfloat16)
-    return RaggedNDArray(parts[0], parts[1], ctx)
+    return RaggedNDArray(unpickled(values.copy(), dtype, ctx), unpickled(offsets.copy(), "int64", ctx), ctx)
 
 
 def ragged_array(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from ..base import ArgumentError, BoundsError, DTypeError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.sparse import Rows, as_rows, rows_added
-from .convert import dtype_pair, to_numpy
+from .convert import pickled, to_numpy, unpickled
 from .execution import lazy_rules
 from .handle import Handle
 from .ndarray import NDArray
@@ -56,7 +55,7 @@ class RowSparseNDArray(BaseSparseNDArray):
     Source: MXNet 1.9.1 `RowSparseNDArray`.
     """
 
-    __slots__ = ("_rows", "_tidy")
+    __slots__ = ()
 
     stype = "row_sparse"
 
@@ -69,8 +68,7 @@ class RowSparseNDArray(BaseSparseNDArray):
                 f"row_sparse array of shape {tuple(shape)}: {tuple(rows.shape)} indices and data of shape "
                 f"{tuple(values.shape)}, expected data of shape {wanted}"
             )
-        super().__init__(values, shape, ctx)
-        self._rows, self._tidy = rows, tidy
+        self._hold(Rows(rows, values, shape), ctx, tidy)
 
     @classmethod
     def from_dense(cls, array: Handle) -> RowSparseNDArray:
@@ -106,7 +104,7 @@ class RowSparseNDArray(BaseSparseNDArray):
     @property
     def indices(self) -> NDArray:
         """A copy of the stored rows' numbers, int64."""
-        return NDArray(self._rows.clone(), self.context)
+        return NDArray(self._record.rows.clone(), self.context)
 
     def parts(self) -> tuple[Tensor, Tensor]:
         """Return the stored rows' numbers, ascending and all different, and the rows; shared, not copied.
@@ -115,59 +113,41 @@ class RowSparseNDArray(BaseSparseNDArray):
             BoundsError: a row is outside the array.
             ArgumentError: a row is stored twice.
         """
-        if not self._tidy:
-            order = self._rows.argsort()
-            self._rows, self.values = self._rows.index_select(0, order), self.values.index_select(0, order)
-            self.check_format()
-            self._tidy = True
-        return self._rows, self.values
+        record = self.stored
+        return record.rows, record.values
 
-    @classmethod
-    def of_record(cls, record: Rows, ctx: Context) -> RowSparseNDArray:
-        """Return an array of what an operator made; parts are shared.
-
-        Args:
-            ctx: on which they are.
-        """
-        return cls(record.values, record.rows, record.shape, ctx, True)
-
-    @property
-    def stored(self) -> Rows:
-        found = Rows(*self.parts(), self._shape)
-        found.home = ref(self)
-        return found
-
-    def take_over(self, record: Rows) -> None:
-        self.values, self._rows, self._tidy = record.values, record.rows, True
+    def _check(self) -> None:
+        record = self._record
+        order = record.rows.argsort()
+        sorted_rows, values = record.rows.index_select(0, order), record.values.index_select(0, order)
+        self._hold(Rows(sorted_rows, values, record.shape), self.context, False)
+        self.check_format()
 
     def check_format(self, full_check: bool = True) -> None:
-        if not full_check or self._tidy:
+        if not full_check or self._checked:
             return
         self.check_bounds()
-        steps = self._rows.diff()
+        rows = self._record.rows
+        steps = rows.diff()
         if bool((steps <= 0).any()):
             at = int((steps <= 0).nonzero()[0])
-            first, second = self._rows[at : at + 2].tolist()
+            first, second = rows[at : at + 2].tolist()
             what = f"holds row {first} twice" if first == second else f"has row {second} after {first}"
             raise ArgumentError(f"row_sparse array: indices must be ascending; this one {what}")
 
     def check_bounds(self) -> None:
-        if self._tidy or not self._rows.numel():
+        rows = self._record.rows
+        if self._checked or not rows.numel():
             return
-        low, high = int(self._rows.min()), int(self._rows.max())
-        if low < 0 or high >= self._shape[0]:
+        low, high = int(rows.min()), int(rows.max())
+        if low < 0 or high >= self.shape[0]:
             raise BoundsError(
-                f"row_sparse array: index {low if low < 0 else high} is outside of its {self._shape[0]} rows"
+                f"row_sparse array: index {low if low < 0 else high} is outside of its {self.shape[0]} rows"
             )
 
-    def replaced(self, values: Tensor, ctx: Context | None = None) -> RowSparseNDArray:
-        rows = self._rows.to(values.device, copy=True)
-        return RowSparseNDArray(values, rows, self._shape, ctx or self.context, self._tidy)
-
     def fill(self, number: float) -> None:
-        like = self.values
-        self.values = torch.full(self._shape, number, dtype=like.dtype, device=like.device)
-        self._rows, self._tidy = torch.arange(self._shape[0], device=like.device), True
+        values = self.values.new_full(self.shape, number)
+        self.take_over(Rows(torch.arange(self.shape[0], device=values.device), values, self.shape))
 
     def retain(self, indices: ArrayLike) -> RowSparseNDArray:
         """Return the array with only some rows stored.
@@ -180,9 +160,9 @@ class RowSparseNDArray(BaseSparseNDArray):
             BoundsError: a row is outside the array.
         """
         wanted = self.row_numbers(indices)
-        if not self._rows.numel():
+        if not self._record.rows.numel():
             wanted = wanted[:0]
-        return RowSparseNDArray(rows_of(self, wanted), wanted, self._shape, self.context, True)
+        return RowSparseNDArray(rows_of(self, wanted), wanted, self.shape, self.context, True)
 
     def row_numbers(self, indices: ArrayLike) -> Tensor:
         """Return row numbers given by a user as ascending int64 without repetition, on this array's device.
@@ -194,23 +174,20 @@ class RowSparseNDArray(BaseSparseNDArray):
             BoundsError: a row is outside the array.
             DTypeError: `indices` holds no numbers.
         """
-        return row_numbers(indices, self._shape[0]).to(self.values.device)
+        return row_numbers(indices, self.shape[0]).to(self.values.device)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        values, dtype = self.values, self.values.dtype
-        bits = values.view(torch.int16) if dtype == torch.bfloat16 else values
-        return _unpickle, (to_numpy(bits), name_of(dtype), to_numpy(self._rows), self._shape, self.context)
+        values, rows = self.values, to_numpy(self._record.rows)
+        return _unpickle, (pickled(values), name_of(values.dtype), rows, self.shape, self.context)
 
 
 def _unpickle(
     values: np.ndarray[Any, Any], dtype: str, rows: np.ndarray[Any, Any], shape: tuple[int, ...], ctx: Context
 ) -> RowSparseNDArray:
     """Make the array that was pickled; called by pickle."""
-    device = ctx.check().torch_device
-    found = torch.from_numpy(values.copy())
-    if dtype_pair(dtype)[1] == torch.bfloat16:
-        found = found.view(torch.bfloat16)
-    return RowSparseNDArray(found.to(device), torch.from_numpy(rows.copy()).to(device), shape, ctx)
+    return RowSparseNDArray(
+        unpickled(values.copy(), dtype, ctx), unpickled(rows.copy(), "int64", ctx), shape, ctx
+    )
 
 
 def row_numbers(indices: ArrayLike, count: int) -> Tensor:

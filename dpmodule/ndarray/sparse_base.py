@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, cast
+from weakref import ref
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from .operators import ADD, DIV, MUL, SUB
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from typing_extensions import Self
 
     from ..types import ArrayLike, ContextLike, DTypeLike, IndexLike
 
@@ -46,20 +48,67 @@ class BaseSparseNDArray(NDArray):
     Operators without a sparse form read a dense copy, made for the call, and return dense arrays. Nothing views a
     sparse array: `data` and the index arrays are copies, reading takes ``[:]`` only, and so does writing.
 
-    Args:
-        shape: that of the array, stored or not.
-
-    Attributes:
-        values: the stored elements; library code only, others take `data`.
-
     Source: MXNet 1.9.1 `BaseSparseNDArray`.
     """
 
-    __slots__ = ("_shape", "values")
+    __slots__ = ("_checked", "_record")
 
-    def __init__(self, values: torch.Tensor, shape: Sequence[int], ctx: Context) -> None:
-        self.values, self._shape = values, tuple(shape)
+    def _hold(self, record: Any, ctx: Context, checked: bool) -> None:
+        """Begin as the array of a record, which is this array's from now on.
+
+        Args:
+            checked: it is known to be in order, and no index leads out of the array.
+        """
         self.context, self.pinned, self.trace = ctx, False, None
+        self._record, self._checked = record, checked
+        record.home = ref(self)
+
+    @classmethod
+    def of_record(cls, record: Any, ctx: Context) -> Self:
+        """Return an array of what an operator made; parts are shared.
+
+        Args:
+            record: in order; it is the array's from now on.
+            ctx: on which its parts are.
+        """
+        found = cls.__new__(cls)
+        found._hold(record, ctx, True)
+        return found
+
+    def take_over(self, record: Any) -> None:
+        """Take over what an operator made; shapes agree.
+
+        Args:
+            record: on this array's device; it is the array's from now on.
+        """
+        self._record, self._checked = record, True
+        record.home = ref(self)
+
+    @property
+    def stored(self) -> Any:
+        """What operators read: the record of what is stored, in order; shared."""
+        if not self._checked:
+            self._check()
+            self._checked = True
+        return self._record
+
+    @property
+    def values(self) -> torch.Tensor:
+        """The stored elements; library code only, others take `data`."""
+        found: torch.Tensor = self._record.values
+        return found
+
+    def replaced(self, values: torch.Tensor, ctx: Context | None = None) -> Self:
+        """Return an array that stores other values in the same places.
+
+        Args:
+            values: as many as are stored; shared.
+            ctx: the context they are on; None = this array's.
+        """
+        found = type(self).__new__(type(self))
+        record = self._record.to(values.device).replaced(values)
+        found._hold(record, ctx or self.context, self._checked)
+        return found
 
     # --- to be given by subclasses
 
@@ -72,21 +121,8 @@ class BaseSparseNDArray(NDArray):
         """
         raise NotImplementedError
 
-    def replaced(self, values: torch.Tensor, ctx: Context | None = None) -> BaseSparseNDArray:
-        """Return an array that stores other values in the same places.
-
-        Args:
-            values: as many as are stored; shared.
-            ctx: the context they are on; None = this array's.
-        """
-        raise NotImplementedError
-
-    def take_over(self, record: Any) -> None:
-        """Take over the parts of what an operator made; shapes agree.
-
-        Args:
-            record: the parts as torch tensors, on this array's device.
-        """
+    def _check(self) -> None:
+        """Bring what is stored in order, and check that no index leads out of the array."""
         raise NotImplementedError
 
     def check_format(self, full_check: bool = True) -> None:
@@ -145,15 +181,16 @@ class BaseSparseNDArray(NDArray):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._shape
+        found: tuple[int, ...] = self._record.shape
+        return found
 
     @property
     def ndim(self) -> int:
-        return len(self._shape)
+        return len(self.shape)
 
     @property
     def size(self) -> int:
-        return prod(self._shape)
+        return prod(self.shape)
 
     @property
     def dtype(self) -> Any:
@@ -229,7 +266,7 @@ class BaseSparseNDArray(NDArray):
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __len__(self) -> int:
-        return self._shape[0]
+        return self.shape[0]
 
     def __repr__(self) -> str:
         return f"\n<{type(self).__name__} {'x'.join(map(str, self.shape))} @{self.context}>"

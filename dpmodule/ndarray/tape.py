@@ -130,7 +130,7 @@ class TapeVariable(TapeNode):
             self._source = array.raw
             self.alias = self._source.data
         elif array.stype == "ragged":
-            self.alias = array.stored.leaf().data  # type: ignore[attr-defined]
+            self.alias = array.stored.leaf().data
         else:
             self.alias = anchor_for(array.shape, array.values)  # type: ignore[attr-defined]  # a sparse array
         self.dtype = self.alias.dtype
@@ -254,6 +254,7 @@ def _record(array: Any, anchor: Tensor | None) -> Sparse:
     record: Sparse = array.stored
     if record.stype == "ragged":
         return record if anchor is None else record.replaced(anchor)
+    record = record.detach()  # the array's own has no history
     record.anchor = anchor
     return record
 
@@ -263,7 +264,7 @@ def check_writable(target: Handle, arrays: Sequence[Handle] = ()) -> None:
     if in_graph(target):
         raise StateError(
             "Assigning to NDArrays that are already in a computational graph would spoil the gradients. Call "
-            "backward first, or do it outside of autograd.stored; inside, there is no +=, *=, relu(x, out=x), "
+            "backward first, or do it outside of autograd.record; inside, there is no +=, *=, relu(x, out=x), "
             "y[index] = x, ..."
         )
     if any(a is target for a in arrays) and any(map(in_graph, arrays)):

@@ -1,11 +1,19 @@
-"""The classes that users derive their operators from: `CustomOp` and `CustomOpProp`."""
+"""The classes that users derive their operators from, `CustomOp` and `CustomOpProp`; and `PropCall`.
+
+It asks a property object of the user's with care, and checks every answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..base import ArgumentError
+from ..base import ArgumentError, DTypeError, OpError, Shape, dtype_code, dtype_name, np_dtype
+from ..context import Context
+from ..ops.shapes import known, unify
+from ..ops.spec import AUX, DATA, Input
+from ..ops.user_code import user_code
 
 
 class CustomOp:
@@ -170,3 +178,228 @@ class CustomOpProp:
             in_dtypes: MXNet's numbers of their types (0 = float32).
         """
         return CustomOp()
+
+
+Stypes = tuple[str, ...]
+_DENSE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An operator that was made for certain inputs.
+
+    Attributes:
+        shapes: shapes of the outputs.
+        dtypes: dtype names of the outputs.
+    """
+
+    op: Any
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+
+
+class PropCall:
+    """What the attributes of a node mean: a property object, and a way to make another one like it.
+
+    Args:
+        key: tells it from others; equal keys mean the same class and the same attributes.
+    """
+
+    def __init__(self, label: str, key: str, make: Callable[[], Any], attributes: dict[str, str]) -> None:
+        self.label = label
+        self._key = key
+        self._make = make
+        self.attributes = attributes
+        self._is_used = False
+        with user_code():
+            self.prop = make()
+        self.arguments = self._names("list_arguments")
+        self.outputs = self._names("list_outputs")
+        self.states = self._names("list_auxiliary_states")
+        if not self.outputs:
+            raise OpError(f"{label}: list_outputs returned no names; an operator has at least one output")
+
+    def __repr__(self) -> str:
+        return self._key
+
+    def __getattr__(self, name: str) -> str:
+        attributes: dict[str, str] = self.__dict__.get("attributes", {})
+        if name not in attributes:
+            raise AttributeError(name)
+        return attributes[name]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The node's inputs: arguments, then auxiliary states."""
+        return (*(Input(n, DATA) for n in self.arguments), *(Input(n, AUX) for n in self.states))
+
+    @property
+    def reads_head(self) -> bool:
+        """Whether backward reads the gradient of an output."""
+        counts = len(self.outputs), len(self.arguments), len(self.outputs)
+        starts = (0, counts[0], counts[0] + counts[1])
+        numbers = [list(range(s, s + n)) for s, n in zip(starts, counts)]
+        with user_code():
+            found = self.prop.declare_backward_dependency(*numbers)
+        return any(number < counts[0] for number in found)
+
+    def _names(self, method: str) -> tuple[str, ...]:
+        with user_code():
+            found = getattr(self.prop, method)()
+        names = list(found) if isinstance(found, (list, tuple)) else None
+        if names is None or not all(isinstance(n, str) for n in names) or len(set(names)) < len(names):
+            raise OpError(f"{self.label}: {method} returned {found!r}, expected a list of different names")
+        return tuple(names)
+
+    def _parts(self, method: str, found: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        """Check the two or three lists that a method returned."""
+        if not isinstance(found, (list, tuple)) or len(found) not in (2, 3):
+            raise OpError(f"{self.label}: {method} returned {found!r}, expected two or three lists")
+        lists = [*found, ()][:3]
+        wanted = (("input", self.arguments), ("output", self.outputs), ("auxiliary state", self.states))
+        for one, (what, names) in zip(lists, wanted):
+            if not isinstance(one, (list, tuple)) or len(one) != len(names):
+                raise OpError(
+                    f"{self.label}: {method} returned {one!r} for the {what}s, expected {len(names)} entries"
+                    + (f" ({', '.join(names)})" if names else "")
+                )
+        return list(lists[0]), list(lists[1]), list(lists[2])
+
+    def _shape(self, method: str, value: Any) -> Shape:
+        try:
+            dims = tuple(int(d) for d in value)
+        except (TypeError, ValueError):
+            dims = (-1,)
+        if any(d < 0 for d in dims):
+            raise OpError(f"{self.label}: {method} returned the shape {value!r}, expected integers from 0")
+        return dims or None
+
+    # inference
+
+    def infer_shape(self, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+        """Infer shapes of all inputs (states too) and outputs."""
+        count = len(self.arguments)
+        if count and not known(ins[0]):
+            return ins, outs
+        return self._shapes(self.prop, ins, outs)
+
+    def _shapes(
+        self, prop: Any, ins: Sequence[Shape], outs: Sequence[Shape]
+    ) -> tuple[list[Shape], list[Shape]]:
+        given = [list(s or ()) for s in ins[: len(self.arguments)]]
+        with user_code():
+            found = prop.infer_shape(given)
+        arguments, outputs, states = self._parts("infer_shape", found)
+        inner = [self._shape("infer_shape", s) for s in (*arguments, *states)]
+        names = (*self.arguments, *self.states)
+        merged = [
+            unify(i, s, f"{n}: known shape and the one that infer_shape returned")
+            for n, i, s in zip(names, ins, inner)
+        ]
+        made = [
+            unify(
+                o, self._shape("infer_shape", s), f"{n}: required shape and the one that infer_shape returned"
+            )
+            for n, o, s in zip(self.outputs, outs, outputs)
+        ]
+        return merged, made
+
+    def infer_type(
+        self, ins: list[str | None], outs: list[str | None]
+    ) -> tuple[list[str | None], list[str | None]]:
+        """Infer dtype names of all inputs and outputs; nothing follows before all arguments are known."""
+        count = len(self.arguments)
+        if any(t is None for t in ins[:count]):
+            return ins, outs
+        return self._types(self.prop, ins)
+
+    def _types(self, prop: Any, ins: Sequence[str | None]) -> tuple[list[str | None], list[str | None]]:
+        with user_code():
+            found = prop.infer_type([np_dtype(t or "float32") for t in ins[: len(self.arguments)]])
+        arguments, outputs, states = self._parts("infer_type", found)
+        try:
+            return [dtype_name(t) for t in (*arguments, *states)], [dtype_name(t) for t in outputs]
+        except DTypeError as error:
+            raise OpError(f"{self.label}: infer_type returned {found!r}: {error}") from None
+
+    # storage types
+
+    @property
+    def asks_storage(self) -> bool:
+        """Whether the class answers about storage types itself, so that arrays may be sparse."""
+        return self._overrides("infer_storage_type") or self._overrides("infer_storage_type_backward")
+
+    def _overrides(self, method: str) -> bool:
+        own = getattr(type(self.prop), method, None)
+        return own is not None and own is not getattr(CustomOpProp, method)
+
+    def wanted_storage(self, stypes: Sequence[str]) -> tuple[Stypes, Stypes]:
+        """Return the storage types that the inputs are to have, and those of the outputs."""
+        count = len(self.arguments)
+        with user_code():
+            ask = getattr(self.prop, "infer_storage_type", CustomOpProp().infer_storage_type)
+            found = ask(list(stypes[:count]))
+        arguments, outputs, states = self._parts("infer_storage_type", found)
+        return tuple(map(self._stype, (*arguments, *states))), tuple(map(self._stype, outputs))
+
+    def infer_storage(self, stypes: Sequence[str]) -> Stypes:
+        """Return the storage types of the outputs."""
+        inputs, outputs = self.wanted_storage(stypes)
+        for name, said, given in zip((*self.arguments, *self.states), inputs, stypes, strict=True):
+            if said != given:
+                raise OpError(
+                    f"{self.label}: infer_storage_type says that {name} is stored as {said!r}, and it is given as "
+                    f"{given!r}; convert it before with tostype or cast_storage, or declare its variable with stype"
+                )
+        return outputs
+
+    def infer_storage_backward(self, stypes: Sequence[str], outputs: Sequence[str]) -> tuple[Stypes, Stypes]:
+        """Return the storage types of the outputs' gradients and of the arguments' gradients."""
+        count = len(self.arguments)
+        if not self._overrides("infer_storage_type_backward"):
+            return (_DENSE,) * len(outputs), (_DENSE,) * count
+        given = (
+            [_DENSE] * len(outputs),
+            list(stypes[:count]),
+            list(outputs),
+            ["undefined"] * count,  # as MXNet's executors ask
+            list(stypes[count:]),
+        )
+        lengths = [len(part) for part in given]
+        with user_code():
+            found = self.prop.infer_storage_type_backward(*given)
+        if not isinstance(found, (list, tuple)) or [len(part) for part in found] != lengths:
+            raise OpError(
+                f"{self.label}: infer_storage_type_backward returned {found!r}, expected five lists, for the outputs' "
+                f"gradients, inputs, outputs, inputs' gradients and states, of the lengths {lengths}"
+            )
+        return tuple(map(self._stype, found[0])), tuple(map(self._stype, found[3]))
+
+    def _stype(self, value: Any) -> str:
+        if value not in ("default", "row_sparse", "csr", "undefined"):
+            raise OpError(
+                f"{self.label}: infer_storage_type returned {value!r}, expected 'default', 'row_sparse' or 'csr'"
+            )
+        return _DENSE if value == "undefined" else str(value)
+
+    # making the operator
+
+    def create(self, ctx: Context, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> Made:
+        """Make an operator for inputs and states of certain shapes and types.
+
+        Each operator has a property object of its own, so that what that remembers of its shapes stays true.
+        """
+        with user_code():
+            prop = self._make() if self._is_used else self.prop
+        self._is_used = True
+        _, outs = self._shapes(prop, list(shapes), [None] * len(self.outputs))
+        if not all(map(known, outs)):
+            raise OpError(
+                f"{self.label}: infer_shape returned {outs} for the outputs of inputs {list(shapes)}"
+            )
+        _, types = self._types(prop, list(dtypes))
+        with user_code():
+            made = prop.create_operator(ctx, [list(s) for s in shapes], [dtype_code(t) for t in dtypes])
+        if not (isinstance(made, CustomOp) or hasattr(made, "forward") and hasattr(made, "backward")):
+            raise OpError(f"{self.label}: create_operator returned {made!r}, expected a CustomOp")
+        return Made(made, tuple(s or () for s in outs), tuple(t or "float32" for t in types))

@@ -13,8 +13,7 @@ from ..base import OpError
 from ..ops.attrs import boolean, string
 from ..ops.spec import Attr
 from ..symbol import Symbol, _internal
-from .base import CustomOp, CustomOpProp
-from .prop_call import PropCall
+from .base import CustomOp, CustomOpProp, PropCall
 from .register import declare_prop_op
 
 _numbers = itertools.count(1)

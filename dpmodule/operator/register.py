@@ -13,8 +13,7 @@ from ..ops.attrs import string
 from ..ops.registry import op
 from ..ops.sparse import add_rule
 from ..ops.spec import NEVER, REQUIRED, Attr, Env, Input, Onnx
-from .base import CustomOpProp
-from .prop_call import PropCall
+from .base import CustomOpProp, PropCall
 from .run import SPARSE, run
 
 

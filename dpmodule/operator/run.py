@@ -16,7 +16,7 @@ from ..ops.exposure import expose
 from ..ops.sparse import Sparse, SparseRule, anchor_for, as_rows, fitting, leaf_of, stored_as, with_history
 from ..ops.spec import Env
 from ..ops.user_code import user_code
-from .prop_call import Made, PropCall
+from .base import Made, PropCall
 
 Tensor = torch.Tensor
 Value = Any  # a tensor, or a record of what a sparse array stores
@@ -61,6 +61,11 @@ def _operator(a: PropCall, env: Env, ctx: Context, values: Sequence[Value]) -> M
     return found
 
 
+def _apart(value: Value) -> Value:
+    """Return a value of an array of users' code; a record of its own, which may get a history."""
+    return value.detach() if isinstance(value, Sparse) else value
+
+
 def _stype(value: Value) -> str:
     return value.stype if isinstance(value, Sparse) else "default"
 
@@ -101,7 +106,7 @@ class _Job:
         for given, array in zip(self._given_states, self._states, strict=True):
             owner = given.home and given.home() if isinstance(given, Sparse) else None
             if owner is not None:
-                owner.take_over(array.stored)
+                owner.take_over(array.stored.detach())
 
     def forward(self) -> list[Value]:
         """Return the outputs."""
@@ -123,7 +128,7 @@ class _Job:
                 aux=list(self._states),
             )
         self._keep_states()
-        return [array.stored for array in self._outputs]
+        return [_apart(array.stored) for array in self._outputs]
 
     def backward(self, grads: Sequence[Tensor], wanted: Sequence[bool]) -> list[Value]:
         """Return the gradients of the arguments, None for those that nobody wants."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..base import OpError, did_you_mean
 from ..compat.lazy import modules_of
-from .lazy_operators import LATER
-from .spec import Attr, Env, Input, LossOutput, Op
+from .spec import REQUIRED, Attr, Env, Input, LossOutput, Onnx, Op, Variadic
 
 _OPS: dict[str, Op] = {}
 
@@ -106,11 +107,14 @@ def op(
             read_attrs (reads the attributes by itself, which then may have any name), needs_head (from the
             attributes, whether backward needs the outputs' gradients), differentiable (False: binding a graph for
             gradients that would flow through it is an error, as in MXNet), batch (NEVER), keeps_any (it has
-            attributes, but takes and keeps any other keyword too), onnx, classes (``(a, *shapes of the inputs) ->
-            ClassLabels`` of the second input; None where it holds no class numbers).
+            attributes, but takes and keeps any other keyword too), onnx (default: the builder in
+            `dpmodule.onnx.to_onnx` that has the operator's name, without ``_`` and ``_contrib_``), classes
+            (``(a, *shapes of the inputs) -> ClassLabels`` of the second input; None where it holds no class
+            numbers).
     """
 
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:
+        fields.setdefault("onnx", Onnx(builder=name.lstrip("_").removeprefix("contrib_")))
         attributes = dict(attrs or {})
         record_fields = (*attributes, "bodies") if fields.get("num_subgraphs") else tuple(attributes)
         loss = None
@@ -180,7 +184,17 @@ def find(name: str) -> Op | None:
 @cache
 def _later() -> dict[str, str]:
     """Return the module of every operator that is declared when it is first asked for."""
-    return {name: f"{__package__}.{module}" for name, module in modules_of(LATER).items()}
+    return {name: f"{__package__}.{module}" for name, module in modules_of(lazy_operators()).items()}
+
+
+def lazy_operators() -> dict[str, str]:
+    """Return the names of operators, with blanks between, by the module of this package that declares them.
+
+    The file is written by .ci/stubs.py from the declarations.
+    """
+    text = Path(__file__).with_name("lazy_operators.json").read_text(encoding="utf-8")
+    found: dict[str, str] = json.loads(text)
+    return found
 
 
 def add_later(module: str, names: str) -> None:
@@ -237,6 +251,29 @@ def bound(
     return declare_bind
 
 
+def pure(
+    name: str,
+    inputs: Iterable[Input] | Callable[[Any], tuple[Input, ...]] = (),
+    attrs: Mapping[str, Attr] | None = None,
+    **fields: Any,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare an operator; the decorated function ``(a, *tensors)`` needs its attributes and tensors alone.
+
+    Args:
+        fields: as in `registry.op`, without `bind`.
+    """
+
+    def declare_function(function: Callable[..., Any]) -> Callable[..., Any]:
+        def bind(a: Any) -> Callable[..., Any]:
+            return partial(function, a)
+
+        bind.__doc__ = function.__doc__
+        bound(name, inputs, attrs, **fields)(bind)
+        return function
+
+    return declare_function
+
+
 def names_in(space: str) -> dict[str, str]:
     """Return the public names of a namespace and the operator names they stand for.
 
@@ -264,3 +301,99 @@ def named_in(face: str, space: str, name: str) -> str:
         hint = "" if name.startswith("__") else did_you_mean(name, known)
         raise AttributeError(f"{where} has no operator {name!r}{hint}")
     return known[name]
+
+
+def _declared(op: Op) -> tuple[Input, ...]:
+    """Return every input an operator may have, for operators whose inputs depend on attributes too."""
+    return op.inputs if isinstance(op.inputs, tuple) else ()
+
+
+Split = tuple[list[Any], dict[str, Any], dict[str, Any]]
+
+
+def _split_variadic(variadic: Variadic, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
+    """Sort the arguments of an operator that takes any number of inputs; they may come as one list too."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)):
+        args = tuple(args[0])
+    named = {k: v for k, v in kwargs.items() if variadic.is_input(k)}
+    names = [i.name for i in variadic.instead]
+    named.update({k: v for k, v in kwargs.items() if k in names and not isinstance(v, (list, tuple))})
+    for extra in ("data", "args"):
+        if isinstance(kwargs.get(extra), (list, tuple)):
+            args = (*args, *kwargs[extra])
+            kwargs = {k: v for k, v in kwargs.items() if k != extra}
+    return list(args), named, {k: v for k, v in kwargs.items() if k not in named}
+
+
+def _split_by_kind(
+    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], is_input: Callable[[Any], bool]
+) -> Split:
+    """Sort the arguments of an operator whose inputs depend on its attributes: inputs are known by what they are."""
+    leading = next((i for i, x in enumerate(args) if x is not None and not is_input(x)), len(args))
+    named = {k: v for k, v in kwargs.items() if is_input(v)}
+    attributes = dict(zip(op.attrs, args[leading:], strict=False))
+    attributes.update({k: v for k, v in kwargs.items() if k not in named})
+    return list(args[:leading]), named, attributes
+
+
+def split_call(
+    op: Op,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    is_input: Callable[[Any], bool] | None = None,
+) -> Split:
+    """Sort a call's arguments into positional inputs, inputs by name and attributes.
+
+    Args:
+        args: inputs in order, then attributes in order, as MXNet accepts; all of them inputs if variadic.
+        kwargs: inputs and attributes by name.
+        is_input: tells inputs from attributes where the operator's inputs depend on its attributes.
+
+    Returns:
+        The positional inputs, the named inputs (values of None left out), the raw attributes.
+    """
+    if op.variadic is not None:
+        return _split_variadic(op.variadic, args, kwargs)
+    if callable(op.inputs) and is_input is not None:
+        return _split_by_kind(op, args, kwargs, is_input)
+    input_names = [i.name for i in _declared(op)]
+    positional, rest = list(args[: len(input_names)]), args[len(input_names) :]
+    if len(rest) > len(op.attrs):
+        total = len(input_names) + len(op.attrs)
+        raise OpError(f"{op.name} takes at most {total} arguments, got {len(args)}")
+    attributes = dict(zip(op.attrs, rest))
+    twice = [k for k in kwargs if k in attributes or k in input_names[: len(positional)]]
+    if twice:
+        raise OpError(f"{op.name}: {', '.join(twice)} is given twice")
+    named = {k: v for k, v in kwargs.items() if k in input_names and v is not None}
+    attributes.update({k: v for k, v in kwargs.items() if k not in input_names})
+    return positional, named, attributes
+
+
+def signature(op: Op, extra: tuple[str, ...]) -> inspect.Signature:
+    """Return the true signature of a face: inputs, attributes, then `extra` keywords such as name and out."""
+    either, only = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    any_number = op.variadic is not None or callable(op.inputs)
+    kind = only if any_number else either
+    if any_number:
+        parameters = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
+    else:
+        parameters = [inspect.Parameter(i.name, either, default=None) for i in _declared(op)]
+    for key, attr in op.attrs.items():
+        default = None if attr.default is REQUIRED else attr.default
+        parameters.append(inspect.Parameter(key, kind, default=default))
+    parameters += [inspect.Parameter(key, only, default=None) for key in extra]
+    if op.read_attrs is not None or op.takes_any:
+        parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
+    return inspect.Signature(parameters)
+
+
+def docstring(op: Op) -> str:
+    """Return the operator's docstring followed by its attributes with types, defaults and meaning."""
+    lines = [op.doc.rstrip()]
+    if op.attrs:
+        lines += ["", "Attributes:"]
+        for key, attr in op.attrs.items():
+            default = "required" if attr.default is REQUIRED else f"default {attr.default!r}"
+            lines.append(f"    {key}: {attr.doc or attr.type.expects} ({attr.type.expects}; {default}).")
+    return "\n".join(lines) + "\n"

@@ -83,6 +83,22 @@ def forward(rule: Callable[..., Any]) -> Infer:
     return infer
 
 
+def from_data(rule: Callable[..., Any]) -> Infer:
+    """Make a rule from ``rule(a, data) -> shape`` (or a list of shapes), used once the rank of the data is known.
+
+    The rule leaves unknown dimensions, 0, unknown.
+    """
+
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+        if ins[0] is None:
+            return ins, outs
+        found = rule(a, ins[0])
+        results = found if isinstance(found, list) else [found]
+        return ins, [output_shape(o, r) for o, r in zip(outs, results)]
+
+    return infer
+
+
 def broadcast(one: Shape, other: Shape) -> Shape:
     """Return the shape of two arrays broadcast as NumPy does; unknown dimensions stay unknown where they matter."""
     if one is None or other is None:
@@ -111,10 +127,24 @@ def same_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     return [t or found for t in ins], [t or found for t in outs]
 
 
-def own_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """The output has the type of the first input; the others, of which only the shape counts, have any."""
-    found = ins[0] or outs[0]
-    return [found, *(t or found for t in ins[1:])], [found]
+def first_type(others: str | None = None) -> InferType:
+    """Make a type rule: the output has the type of the first input; the others have any.
+
+    Args:
+        others: type of the others when nothing is known about them; None means that of the first.
+    """
+
+    def infer(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+        found = ins[0] or outs[0]
+        return [found, *(t or others or found for t in ins[1:])], [found]
+
+    return infer
+
+
+def data_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    """Data and output have one type; labels and lengths have any, and that of the data if nothing is known."""
+    data = ins[0] or outs[0]
+    return [data, *(t or data for t in ins[1:])], [outs[0] or data]
 
 
 def typed(output: Callable[[Any], str | None], first: str | None = None) -> InferType:

@@ -238,12 +238,12 @@ class RowUpdate:
 
 def fits_native(weight: NDArray, slots: Sequence[NDArray], grad: RowSparseNDArray) -> bool:
     """Say whether native code can update a parameter in place: float32 numbers on the CPU, one after the other."""
-    target = weight.raw
+    target, rows = weight.raw, grad.values
     shape = target.shape
     return (
         native.core is not None
         and all(map(_is_plain, (target, *map(_RAW, slots)), repeat(shape)))
-        and _is_plain(grad.values, (len(grad.values), *shape[1:]))
+        and _is_plain(rows, (len(rows), *shape[1:]))
         and grad.shape == shape
     )
 

@@ -103,7 +103,6 @@ def _store(path: str, index: Index) -> str:
     return f"written to {path}"
 
 
-_logger = logging.getLogger(__name__)
 _BUFFER = 1 << 16
 """Bytes read from and written to the file at once."""
 

@@ -39,14 +39,22 @@ async def failure_of(awaitable: Awaitable[Any]) -> BaseException | None:
     return None
 
 
+async def expect_error(
+    awaitable: Awaitable[Any], kind: type[BaseException], text: str, end: str = ""
+) -> None:
+    """Await something that has to raise an error of a kind; the text stands before what it raises."""
+    error = await failure_of(awaitable)
+    expect(isinstance(error, kind), f"{text}{error!r}")
+
+
 def run_trials(
-    trials: Mapping[str, Trial], new_loop: Callable[[], asyncio.AbstractEventLoop], timeout_s: float
+    owner: PoolTrials | StreamTrials, new_loop: Callable[[], asyncio.AbstractEventLoop], timeout_s: float
 ) -> list[str]:
-    """Run all trials and return their names."""
+    """Run all trials of an object and return their names."""
+    trials = {name[5:]: getattr(owner, name) for name in dir(owner) if name.startswith("_try_")}
     problems = []
-    is_frozen = (
-        gc.get_freeze_count() > 0
-    )  # by the caller, for whom it stays so; counting looks at each object
+    # by the caller, for whom it stays so; counting looks at each object
+    is_frozen = gc.get_freeze_count() > 0
     for name, trial in trials.items():
         problem = _run(trial, new_loop, timeout_s, is_frozen)
         if problem:
@@ -118,10 +126,6 @@ class PoolTrials:
     ) -> None:
         self._factory, self._good, self._bad, self._slow, self._check = factory, good, bad, slow, check
 
-    def trials(self) -> dict[str, Trial]:
-        """Return the trials by name."""
-        return {name[5:]: getattr(self, name) for name in dir(self) if name.startswith("_try_")}
-
     async def _expect_good(self, pool: WorkerPool) -> None:
         result = await (await pool.assign_job(*self._good()))
         expect(self._check(result), f"a good job gave {result!r}")
@@ -136,19 +140,20 @@ class PoolTrials:
 
     async def _try_refuses_jobs_outside_the_context(self) -> None:
         pool = self._factory(1)
-        error = await failure_of(pool.assign_job(*self._good()))
-        expect(isinstance(error, PoolClosedError), f"before the context assign_job raises {error!r}")
+        await expect_error(
+            pool.assign_job(*self._good()), PoolClosedError, "before the context assign_job raises "
+        )
         async with pool:
             await self._expect_good(pool)
-        error = await failure_of(pool.assign_job(*self._good()))
-        expect(isinstance(error, PoolClosedError), f"after the context assign_job raises {error!r}")
+        await expect_error(
+            pool.assign_job(*self._good()), PoolClosedError, "after the context assign_job raises "
+        )
 
     async def _try_is_entered_once(self) -> None:
         pool = self._factory(1)
         async with pool:
             pass
-        error = await failure_of(pool.__aenter__())
-        expect(isinstance(error, MXNetError), f"entering it again raises {error!r}")
+        await expect_error(pool.__aenter__(), MXNetError, "entering it again raises ")
 
     async def _try_waits_for_a_free_worker(self) -> None:
         async with self._factory(1) as pool:
@@ -222,16 +227,14 @@ class PoolTrials:
             await asyncio.sleep(0)
             first.cancel()
             expect(self._check(await (await second)), "a good job gave a wrong result")
-            error = await failure_of(first)
-            expect(isinstance(error, asyncio.CancelledError), f"a cancelled assign_job raised {error!r}")
+            await expect_error(first, asyncio.CancelledError, "a cancelled assign_job raised ")
 
     async def _try_cancelling_a_job_is_no_failure(self) -> None:
         async with self._factory(1) as pool:
             slow = await pool.assign_job(*self._slow())
             await asyncio.sleep(0)
             slow.cancel()
-            error = await failure_of(slow)
-            expect(isinstance(error, asyncio.CancelledError), f"a cancelled job raised {error!r}")
+            await expect_error(slow, asyncio.CancelledError, "a cancelled job raised ")
             await self._expect_good(pool)
             expect(not pool.die_mode, "cancelling a job's future put the pool in die mode")
 
@@ -251,10 +254,6 @@ class StreamTrials:
         expected: Sequence[Any] | None,
     ) -> None:
         self._factory, self._items, self._expected = factory, items, expected
-
-    def trials(self) -> dict[str, Trial]:
-        """Return the trials by name."""
-        return {name[5:]: getattr(self, name) for name in dir(self) if name.startswith("_try_")}
 
     def _filled(self) -> tuple[Stream[Any], Sequence[Any]]:
         stream, items = self._factory(), self._items()
@@ -278,8 +277,7 @@ class StreamTrials:
         stream.stop()
         self._compare([item async for item in stream], items, ordered=True)
         for _ in range(2):
-            error = await failure_of(stream.__anext__())
-            expect(isinstance(error, StopAsyncIteration), f"after its end it raises {error!r}")
+            await expect_error(stream.__anext__(), StopAsyncIteration, "after its end it raises ")
 
     async def _try_wakes_a_waiting_consumer(self) -> None:
         stream, items = self._factory(), self._items()
@@ -297,8 +295,7 @@ class StreamTrials:
         consumer = asyncio.ensure_future(stream.__anext__())
         await asyncio.sleep(0)
         stream.stop()
-        error = await failure_of(consumer)
-        expect(isinstance(error, StopAsyncIteration), f"a waiting consumer of a stopped stream got {error!r}")
+        await expect_error(consumer, StopAsyncIteration, "a waiting consumer of a stopped stream got ")
 
     async def _try_refuses_items_after_stop(self) -> None:
         stream, items = self._factory(), self._items()
@@ -328,8 +325,7 @@ class StreamTrials:
         stream, _ = self._filled()
         stream.cancel()
         consumer = asyncio.ensure_future(stream.__anext__())
-        error = await failure_of(consumer)
-        expect(isinstance(error, asyncio.CancelledError), f"after cancel it raises {error!r}")
+        await expect_error(consumer, asyncio.CancelledError, "after cancel it raises ")
 
     async def _try_is_its_own_iterator_and_iterated_once(self) -> None:
         stream = self._factory()

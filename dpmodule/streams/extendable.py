@@ -219,10 +219,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         Raises:
             LoopClosedError: the consumer's event loop is closed.
         """
-        with self._mailbox.lock:
-            self._mailbox.post(("stop", None))
-            self._closing = True
-            self._shut()
+        self._post_end("stop", None)
 
     def throw_threadsafe(self, error: BaseException | type[BaseException]) -> None:
         """Do as `throw` does, from any thread.
@@ -233,9 +230,11 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         Raises:
             LoopClosedError: the consumer's event loop is closed.
         """
-        failure = _exception(error, self)
+        self._post_end("throw", _exception(error, self))
+
+    def _post_end(self, kind: str, content: BaseException | None) -> None:
         with self._mailbox.lock:
-            self._mailbox.post(("throw", failure))
+            self._mailbox.post((kind, content))
             self._closing = True
             self._shut()
 

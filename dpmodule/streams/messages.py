@@ -27,7 +27,8 @@ _SPILL_BYTES = 32 << 10
 
 _MAP_BYTES = 4 << 20
 _HEADER = struct.Struct("<BxHIQ")
-HEADER_BYTES = _HEADER.size
+_SPILLED = 0x80
+"""Marks the kind of a message whose contents lie in shared memory."""
 
 
 @dataclass(slots=True)
@@ -108,8 +109,8 @@ def pack(
         for part, room in zip(parts, _rooms(sizes)):
             message.body += [part, bytes(room - part.nbytes)]
     length = sum(len(each) for each in message.body)
-    spilled = bool(message.owned)
-    message.header = _HEADER.pack(kind | 0x80 if spilled else kind, len(message.fds), len(parts), length)
+    kind |= _SPILLED if message.owned else 0
+    message.header = _HEADER.pack(kind, len(message.fds), len(parts), length)
     return message
 
 
@@ -169,34 +170,18 @@ class Received:
         self.fds.clear()
 
 
-@dataclass(slots=True)
-class MessageHeader:
-    """What stands before a message."""
-
-    kind: int
-    num_fds: int
-    num_parts: int
-    length: int
-    spilled: bool
-
-    @classmethod
-    def read(cls, data: bytes | bytearray | memoryview) -> MessageHeader:
-        """Read it from the first bytes of a message."""
-        kind, num_fds, num_parts, length = _HEADER.unpack_from(data)
-        return cls(kind & 0x7F, num_fds, num_parts, length, kind >= 0x80)
-
-    def receive(self, body: bytearray, fds: list[int]) -> Received:
-        """Make the message from its body and its descriptors."""
-        sizes = struct.unpack_from(f"<{self.num_parts}Q", body)
-        if self.spilled:
-            memory, start = _content(fds.pop(), sum(_rooms(sizes))), 0
-        else:
-            memory, start = memoryview(body), 8 * self.num_parts
-        parts = []
-        for size, room in zip(sizes, _rooms(sizes)):
-            parts.append(memory[start : start + size])
-            start += room
-        return Received(self.kind, parts, fds)
+def _unpacked(kind: int, num_parts: int, body: bytearray, fds: list[int]) -> Received:
+    """Make a message from the kind and the number of parts in its header, its body and its descriptors."""
+    sizes = struct.unpack_from(f"<{num_parts}Q", body)
+    if kind >= _SPILLED:
+        memory, start = _content(fds.pop(), sum(_rooms(sizes))), 0
+    else:
+        memory, start = memoryview(body), 8 * num_parts
+    parts = []
+    for size, room in zip(sizes, _rooms(sizes)):
+        parts.append(memory[start : start + size])
+        start += room
+    return Received(kind & ~_SPILLED, parts, fds)
 
 
 def _content(fd: int, size: int) -> memoryview:
@@ -297,20 +282,20 @@ class MessageFrames:
         return bool(data)
 
     def _take(self) -> Received | None:
-        if len(self._data) < HEADER_BYTES:
+        if len(self._data) < _HEADER.size:
             return None
-        header = MessageHeader.read(self._data)
-        end = HEADER_BYTES + header.length
+        kind, num_fds, num_parts, length = _HEADER.unpack_from(self._data)
+        end = _HEADER.size + length
         if len(self._data) < end:
             return None
-        body = self._data[HEADER_BYTES:end]
+        body = self._data[_HEADER.size : end]
         del self._data[:end]
-        fds = [self._fds.popleft() for _ in range(min(header.num_fds, len(self._fds)))]
-        if len(fds) < header.num_fds:  # the system drops what it finds no room for
+        fds = [self._fds.popleft() for _ in range(min(num_fds, len(self._fds)))]
+        if len(fds) < num_fds:  # the system drops what it finds no room for
             for fd in fds:
                 os.close(fd)
             raise refused("a descriptor that came with a message", OSError(errno.EMFILE, "it was lost"))
-        return header.receive(body, fds)
+        return _unpacked(kind, num_parts, body, fds)
 
     def close(self) -> None:
         """Close the socket and every descriptor that came and was not taken."""

@@ -7,7 +7,7 @@ import signal
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..base import ArgumentError, MXNetError, StateError
@@ -225,7 +225,7 @@ class ChildProcess(Closing):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return False
-            self._block(left)
+            block([self], left)
         return True
 
     def result(self, timeout_s: float | None = None) -> Any:
@@ -243,7 +243,7 @@ class ChildProcess(Closing):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise self._give_up(timeout_s)
-            self._block(left)
+            block([self], left)
             self._pump()
         self._raise_error()
         return None if self._outcome is None else self._outcome.value()
@@ -260,7 +260,7 @@ class ChildProcess(Closing):
             left = deadline - time.monotonic()
             if self._ended() or left <= 0:
                 break
-            self._block(left)
+            block([self], left)
         return self._error
 
     def _pump(self) -> bool:
@@ -321,16 +321,9 @@ class ChildProcess(Closing):
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise self._give_up(timeout_s)
-        self._block(left, writing)
+        block([self], left, select.POLLOUT if writing else select.POLLIN)
         if self._ends.dead():
             raise BrokenPipeError
-
-    def _block(self, left_s: float | None, writing: bool = False) -> None:
-        """Wait until there is something to read, or to write, or the process ends."""
-        poll = select.poll()
-        poll.register(self._ends.frames, select.POLLOUT if writing else select.POLLIN)
-        poll.register(self._ends.sentinel, select.POLLIN)
-        poll.poll(None if left_s is None else max(left_s, 0.0) * 1000)
 
     def _give_up(self, timeout_s: float | None) -> BaseException:
         """Kill a child that does not answer, and return the error that says where it hung."""
@@ -393,6 +386,19 @@ class ChildProcess(Closing):
         """Kill the process if it still runs, and give everything back."""
         self._closed = True
         self._finalizer()
+
+
+def block(children: Iterable[ChildProcess], left_s: float | None, event: int = select.POLLIN) -> None:
+    """Wait until there is something to read from a child, or to write to it, or its process ends.
+
+    Args:
+        event: what to wait for, besides the end: reading or writing.
+    """
+    poll = select.poll()
+    for child in children:
+        poll.register(child, event)
+        poll.register(child.sentinel, select.POLLIN)
+    poll.poll(None if left_s is None else max(left_s, 0.0) * 1000)
 
 
 def close_all(children: list[ChildProcess], grace_s: float = GRACE_S) -> None:

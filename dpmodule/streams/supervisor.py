@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from ..compat import lazy
 from ..compat.closing import Closing
 from .checks import check_count, check_seconds
 from .launch import START_S, check_start_method
-from .process import GRACE_S, ChildProcess, close_all
+from .process import GRACE_S, ChildProcess, block, close_all
 
 __all__ = ["START_S", "Supervisor"]
 
@@ -158,11 +157,7 @@ class Supervisor(Closing):
             left = None if deadline is None else deadline - time.monotonic()
             if ready or not self._children or (left is not None and left <= 0):
                 return ready
-            poll = select.poll()
-            for child in self._children:
-                poll.register(child, select.POLLIN)
-                poll.register(child.sentinel, select.POLLIN)
-            poll.poll(None if left is None else left * 1000)
+            block(self._children, left)
 
     def join(self, timeout_s: float | None = None) -> list[Any]:
         """Wait until every child's function has returned, and return what they returned, in the children's order.
@@ -182,7 +177,8 @@ class Supervisor(Closing):
         running = list(self._children)
         while running:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            self._await_end(running, left)
+            if not any(child.failure() is not None or child.finished for child in running):
+                block(running, left)
             for child in list(running):
                 if child.failure() is None and not child.finished:
                     if left == 0.0:
@@ -191,16 +187,6 @@ class Supervisor(Closing):
                 child.result(0.0)  # raises unless it has returned
                 running.remove(child)
         return [child.result(0.0) for child in self._children]
-
-    @staticmethod
-    def _await_end(children: list[ChildProcess], timeout_s: float | None) -> None:
-        poll = select.poll()
-        for child in children:
-            if child.failure() is not None or child.finished:
-                return
-            poll.register(child, select.POLLIN)
-            poll.register(child.sentinel, select.POLLIN)
-        poll.poll(None if timeout_s is None else timeout_s * 1000)
 
     def close(self) -> None:
         self._closed = True

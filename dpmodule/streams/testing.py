@@ -45,7 +45,7 @@ def check_stream(
         True
     """
     make = items if callable(items) else lambda: items
-    return run_trials(StreamTrials(factory, make, expected).trials(), new_loop, timeout_s)
+    return run_trials(StreamTrials(factory, make, expected), new_loop, timeout_s)
 
 
 def check_worker_pool(
@@ -81,7 +81,7 @@ def check_worker_pool(
         >>> names = check_worker_pool(lambda count: ThreadWorkerPool(count, time.sleep), (0,), (-1,), (0.05,))
     """
     trials = PoolTrials(factory, _maker(good), _maker(bad), _maker(slow), check)
-    return run_trials(trials.trials(), new_loop, timeout_s)
+    return run_trials(trials, new_loop, timeout_s)
 
 
 def _maker(arguments: tuple[Any, ...] | Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:

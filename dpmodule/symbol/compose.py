@@ -18,7 +18,7 @@ from ..graph import Entry, Graph, Node
 from ..ops import namespace_of
 from ..ops.attrs import real, to_text
 from ..ops.attrs import shape as shape_type
-from ..ops.signature import split_call
+from ..ops.registry import split_call
 from ..ops.spec import Input, Op
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

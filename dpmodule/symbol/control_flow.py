@@ -14,7 +14,7 @@ from .. import name as naming
 from ..attribute import AttrScope
 from ..base import ArgumentError
 from ..graph import Entry, Graph, Node
-from ..nesting import Form, flatten, regroup
+from ..ndarray.contrib import Form, flatten, regroup
 from ..ops import get as get_op
 from .compose import source_line
 from .symbol import Group, Symbol, Variable, call
@@ -43,7 +43,7 @@ class Cut:
 
 
 def symbols_of(value: object, what: str) -> tuple[list[Symbol], Any]:
-    """Return the single symbols in a nested list of symbols, and how they lie in it; see `nesting.flatten`."""
+    """Return the single symbols in a nested list of symbols, and how they lie in it; see `flatten`."""
     return flatten(value, lambda one: list(one) if isinstance(one, Symbol) else None, what)
 
 

@@ -21,7 +21,7 @@ from ..ndarray.convert import is_number
 from ..ndarray.methods import fluent
 from ..ops import get as get_op
 from ..ops import namespace_of
-from ..ops.signature import docstring, signature
+from ..ops.registry import docstring, signature
 from . import bind as binding
 from .compose import apply_op, make_variable, substitute, variable_attributes, without_casts
 from .inference import (

@@ -23,9 +23,8 @@ from torch.fx import Node as TorchNode
 from torch.utils import _pytree as pytree
 
 from ..base import ArgumentError
-from .torch_functions import AppliedFunction, KeptGradients, check_hooks
+from .torch_functions import AppliedFunction, KeptGradients, WholeNetworks, check_hooks
 from .torch_operators import dims_of, is_number, known_overloads
-from .torch_recurrent import WholeNetworks
 
 if TYPE_CHECKING:
     from torch.fx import Graph

@@ -1,4 +1,8 @@
-"""Gradients of the user's own, which torch.export drops: custom functions stay single operators, hooks are refused."""
+"""What torch.export would take apart or drop, as single operators: recurrent networks, and functions of the user's own.
+
+Apart, networks take long to export, and the number of their steps is fixed. Of functions it would drop the gradients.
+Hooks are refused.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,67 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
 
 from ..base import ArgumentError
-from .torch_recurrent import NAMESPACE
+
+NAMESPACE = "dpmodule"
+"""Where torch keeps these operators: ``torch.ops.dpmodule.lstm`` and the others."""
+
+_REST = (
+    "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, "
+    "bool batch_first) -> "
+)
+_NETWORKS: dict[str, Callable[..., Any]] = {
+    "lstm": torch.lstm,
+    "gru": torch.gru,
+    "rnn_tanh": torch.rnn_tanh,
+    "rnn_relu": torch.rnn_relu,
+}
+
+
+def _empty_network(
+    data: torch.Tensor, states: torch.Tensor | Sequence[torch.Tensor], *rest: Any
+) -> tuple[torch.Tensor, ...]:
+    """Return empty arrays of the results' shapes: the output has the data's, with the features of the states."""
+    given = [states] if isinstance(states, torch.Tensor) else states
+    bidirectional = rest[5]
+    output = data.new_empty(*data.shape[:-1], given[0].shape[-1] * (2 if bidirectional else 1))
+    return (output, *(torch.empty_like(s) for s in given))
+
+
+def _define(name: str, function: Callable[..., Any]) -> None:
+    """Tell torch of the operator that stands for one of its functions."""
+    full = f"{NAMESPACE}::{name}"
+    several = name == "lstm"
+    states, last = ("Tensor[] hx", "Tensor, Tensor") if several else ("Tensor hx", "Tensor")
+    torch.library.define(full, f"(Tensor input, {states}, {_REST}(Tensor, {last})")
+    torch.library.impl(full, "CompositeExplicitAutograd", function)
+    torch.library.register_fake(full, _empty_network)
+
+
+for _name, _function in _NETWORKS.items():
+    _define(_name, _function)
+
+
+class WholeNetworks(TorchFunctionMode):
+    """While it is active, torch's recurrent networks over padded sequences are single operators."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch, or what stands for it."""
+        name = getattr(func, "__name__", "")
+        if name == "_pack_padded_sequence":
+            raise ArgumentError(
+                "packed sequences have lengths that are known only when it runs; pad them instead"
+            )
+        if _NETWORKS.get(name) is func and len(args) == 9 and isinstance(args[3], bool):
+            states = list(args[1]) if name == "lstm" else args[1]
+            return getattr(getattr(torch.ops, NAMESPACE), name)(args[0], states, *args[2:])
+        return func(*args, **(kwargs or {}))
+
 
 _NAME = f"{NAMESPACE}::autograd_function"
 _numbers = itertools.count()

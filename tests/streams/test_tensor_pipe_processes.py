@@ -331,8 +331,8 @@ def test_a_dead_reader_is_noticed_by_a_writer_that_waits(core):
     reader, writer = make(core)
     process = Child(lambda: reader.recv().sum() and time.sleep(60))
     writer.send(torch.ones(1))
-    until(lambda: reader._connection.control.get(control.READER, control.PID))
-    until(lambda: writer._connection.core.free_slots() == [0, 1])
+    until(lambda: reader._control.get(control.READER, control.PID))
+    until(lambda: writer._core.free_slots() == [0, 1])
     begin = process.kill()
     with pytest.raises(PipeBroken, match=f"the reader is gone: its process {process.pid}"):
         send_some(writer, 3, torch.ones(1))
@@ -350,7 +350,7 @@ def test_a_dead_reader_is_noticed_by_a_writer_that_waits(core):
 def test_a_reader_that_was_there_before_the_first_send_is_watched(core):
     reader, writer = make(core)
     process = Child(lambda: [reader.recv(), time.sleep(60)])
-    until(lambda: reader._connection.control.get(control.READER, control.PID))
+    until(lambda: reader._control.get(control.READER, control.PID))
     for _ in range(2):
         writer.send(torch.ones(1))
     killer = threading.Timer(0.3, process.kill)
@@ -367,7 +367,7 @@ def test_a_dead_reader_is_noticed_by_a_writer_that_never_waits(core):
     reader, writer = make(core, slots=64)
     process = Child(lambda: reader.recv().sum() and time.sleep(60))
     writer.send(torch.ones(1))
-    until(lambda: len(writer._connection.core.free_slots()) == 64)
+    until(lambda: len(writer._core.free_slots()) == 64)
     begin = process.kill()
     process.reap()
     with pytest.raises(PipeBroken):
@@ -386,10 +386,10 @@ def a_reader_that_has_gone(core, slots):
         time.sleep(60)
 
     process = Child(child)
-    until(lambda: reader._connection.control.get(control.READER, control.PID))
+    until(lambda: reader._control.get(control.READER, control.PID))
     for _ in range(slots):
         writer.send([torch.ones(1)])
-    until(lambda: len(writer._connection.core.free_slots()) == slots)
+    until(lambda: len(writer._core.free_slots()) == slots)
     process.kill()
     process.reap()
     time.sleep(0.15)  # after that long the core asks for a look at the reader
@@ -418,7 +418,7 @@ def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
     """Ctrl-C while the reader's process is being looked up must not leave it unwatched."""
     reader, writer = make(core, slots=1)
     process = Child(lambda: [reader.recv(), time.sleep(60)])
-    until(lambda: reader._connection.control.get(control.READER, control.PID))
+    until(lambda: reader._control.get(control.READER, control.PID))
     writer.claim()
     for is_known in (False, True):
         with monkeypatch.context() as patch:
@@ -442,7 +442,7 @@ def interrupting(is_known, writer):
         raise KeyboardInterrupt
 
     if is_known:
-        return writer._connection.watch, "peer", interrupt
+        return writer._watch, "peer", interrupt
     return control, "process_start", interrupt
 
 
@@ -472,7 +472,7 @@ def test_a_writer_that_dies_in_the_middle_of_a_message(core):
 
     def child():
         writer.send(torch.ones(3))
-        writer._connection.core.publish = None  # of no effect in the extension, which is stopped below
+        writer._core.publish = None  # of no effect in the extension, which is stopped below
         writer._lay_out(*nested_parts({"new": torch.ones(4)}))
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -17,12 +17,12 @@ from ...autobatch.explain import Explanation, explain
 from ...base import ArgumentError, StateError
 from ...context import Context
 from ...ndarray import NDArray
-from ...slicing import split_batch
 from .. import scoring as loops
 from ..arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from ..base_module import BaseModule
 from ..checkpointed_module import CheckpointedModule
 from ..fit import pad_of
+from ..group.batch_splitter import split_batch
 from ..group.contexts import contexts_of, distinct
 from ..group.input_order import in_order
 from ..lifecycle import Stage, needs

@@ -21,12 +21,12 @@ from ...ndarray import NDArray
 from ...ndarray.sparse_base import clear
 from ...ops.sparse import Sparse
 from ...params import ParamStore
-from ...slicing import split_input_slice as _split_input_slice  # noqa: F401
 from ..mxnet_helpers import load_data as _load_data  # noqa: F401  old programs import these from here
 from ..mxnet_helpers import load_general as _load_general  # noqa: F401
 from ..mxnet_helpers import load_label as _load_label  # noqa: F401
 from ..mxnet_helpers import merge_multi_context as _merge_multi_context
 from .batch_splitter import BatchSplitter, describe, is_per_context
+from .batch_splitter import split_input_slice as _split_input_slice  # noqa: F401
 from .contexts import distinct, per_context, run_parallel
 from .executor_maker import ExecutorMaker
 from .input_order import in_order

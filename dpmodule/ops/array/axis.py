@@ -11,7 +11,7 @@ import torch
 from ...base import OpError, Shape
 from ..attrs import integer, ints, optional, shape
 from ..registry import bound
-from ..shapes import normal_axes, normal_axis, output_shape, unify
+from ..shapes import from_data, normal_axes, normal_axis, output_shape, unify
 from ..spec import Attr, Onnx, Shapes, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
@@ -47,7 +47,6 @@ def _infer_transpose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     {"axes": Attr(shape, "order of the axes; () reverses them", ())},
     infer=_infer_transpose,
     view=True,
-    onnx=Onnx(builder="transpose"),
 )
 def transpose(a: Any) -> Unary:
     """Put the axes into another order.
@@ -148,19 +147,12 @@ def _squeezed(a: Any, dims: tuple[int, ...]) -> Shape:
     return tuple(d for i, d in enumerate(dims) if i not in axes) or (1,)
 
 
-def _infer_squeeze(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    return ins, [output_shape(outs[0], _squeezed(a, ins[0]))]
-
-
 @bound(
     "squeeze",
     [arg("data")],
     {"axis": Attr(optional(ints), "axes of size 1 to remove; None means all of them", None)},
-    infer=_infer_squeeze,
+    infer=from_data(_squeezed),
     view=True,
-    onnx=Onnx(builder="squeeze"),
 )
 def squeeze(a: Any) -> Unary:
     """Remove axes of size 1.

@@ -9,9 +9,9 @@ import torch
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, optional, shape
-from ..registry import bound
-from ..shapes import known, output_shape, prod
-from ..spec import ROWS, Attr, Onnx, Shapes, Types, arg
+from ..registry import bound, pure
+from ..shapes import first_type, from_data, known, output_shape, prod
+from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .codes import resolve, resolve_target
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
@@ -149,11 +149,6 @@ def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [found]
 
 
-def _reshape_like_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[0] or outs[0]
-    return [found, ins[1] or found], [found]
-
-
 @bound(
     "reshape_like",
     [arg("lhs"), arg("rhs")],
@@ -164,9 +159,8 @@ def _reshape_like_types(a: Any, ins: list[str | None], outs: list[str | None]) -
         "rhs_end": Attr(optional(integer()), "one after the last axis of rhs to copy", None),
     },
     infer=_infer_like,
-    infer_type=_reshape_like_types,
+    infer_type=first_type(),
     view=True,
-    onnx=Onnx(builder="reshape_like"),
 )
 def reshape_like(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of those of `rhs`.
@@ -199,25 +193,18 @@ def _space_to_blocks(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     return dims[0], dims[1] * block * block, dims[2] // block, dims[3] // block
 
 
-def _infer_by(rule: Callable[[Any, tuple[int, ...]], tuple[int, ...]]) -> Callable[..., Any]:
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-        return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], rule(a, ins[0]))])
-
-    return infer
-
-
 _BLOCK = {"block_size": Attr(integer(low=1), "edge of a block in pixels")}
 
 
-@bound(
+@pure(
     "depth_to_space",
     [arg("data", ROWS)],
     _BLOCK,
-    infer=_infer_by(_blocks_to_space),
+    infer=from_data(_blocks_to_space),
     view=True,
     onnx=Onnx("DepthToSpace", builder="blocks"),
 )
-def depth_to_space(a: Any) -> Unary:
+def depth_to_space(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Lay channels out as blocks of pixels.
 
     Shape:
@@ -227,24 +214,20 @@ def depth_to_space(a: Any) -> Unary:
     Source: MXNet 1.9.1 `depth_to_space`.
     """
     block = a.block_size
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        out = _blocks_to_space(a, tuple(x.shape))
-        blocks = x.reshape(x.shape[0], block, block, out[1], x.shape[2], x.shape[3])
-        return blocks.permute(0, 3, 4, 1, 5, 2).reshape(out)
-
-    return run
+    out = _blocks_to_space(a, tuple(x.shape))
+    blocks = x.reshape(x.shape[0], block, block, out[1], x.shape[2], x.shape[3])
+    return blocks.permute(0, 3, 4, 1, 5, 2).reshape(out)
 
 
-@bound(
+@pure(
     "space_to_depth",
     [arg("data", ROWS)],
     _BLOCK,
-    infer=_infer_by(_space_to_blocks),
+    infer=from_data(_space_to_blocks),
     view=True,
     onnx=Onnx("SpaceToDepth", builder="blocks"),
 )
-def space_to_depth(a: Any) -> Unary:
+def space_to_depth(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Put blocks of pixels into channels.
 
     Shape:
@@ -254,10 +237,6 @@ def space_to_depth(a: Any) -> Unary:
     Source: MXNet 1.9.1 `space_to_depth`.
     """
     block = a.block_size
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        out = _space_to_blocks(a, tuple(x.shape))
-        blocks = x.reshape(x.shape[0], x.shape[1], out[2], block, out[3], block)
-        return blocks.permute(0, 3, 5, 1, 2, 4).reshape(out)
-
-    return run
+    out = _space_to_blocks(a, tuple(x.shape))
+    blocks = x.reshape(x.shape[0], x.shape[1], out[2], block, out[3], block)
+    return blocks.permute(0, 3, 5, 1, 2, 4).reshape(out)

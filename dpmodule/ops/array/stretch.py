@@ -10,12 +10,11 @@ import torch.nn.functional as F
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import choice, integer, ints, optional, real, shape
-from ..registry import bound
-from ..shapes import known, normal_axes, normal_axis, output_shape, own_types, prod, same
+from ..registry import bound, pure
+from ..shapes import first_type, from_data, known, normal_axes, normal_axis, output_shape, prod, same
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
-Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
@@ -28,19 +27,12 @@ def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tup
     return tuple(want or have for have, want in zip(dims, wanted, strict=True))
 
 
-def _infer_broadcast_to(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    return ins, [output_shape(outs[0], _stretched("broadcast_to", ins[0], a.shape))]
-
-
 @bound(
     "broadcast_to",
     [arg("data")],
     {"shape": Attr(shape, "wanted shape; 0 keeps a dimension", ())},
-    infer=_infer_broadcast_to,
+    infer=from_data(lambda a, dims: _stretched("broadcast_to", dims, a.shape)),
     view=True,
-    onnx=Onnx(builder="broadcast_to"),
 )
 def broadcast_to(a: Any) -> Unary:
     """Repeat dimensions of 1 until the array has a shape.
@@ -67,19 +59,12 @@ def _axis_wanted(a: Any, ndim: int) -> tuple[int, ...]:
     return tuple(wanted)
 
 
-def _infer_broadcast_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    found = _stretched("broadcast_axis", ins[0], _axis_wanted(a, len(ins[0])))
-    return ins, [output_shape(outs[0], found)]
-
-
 @bound(
     "broadcast_axis",
     [arg("data")],
     {"axis": Attr(ints, "axes of size 1 to stretch", ()), "size": Attr(ints, "their new sizes", ())},
     aliases=("broadcast_axes",),
-    infer=_infer_broadcast_axis,
+    infer=from_data(lambda a, dims: _stretched("broadcast_axis", dims, _axis_wanted(a, len(dims)))),
     view=True,
     onnx=Onnx(builder="broadcast_to"),
 )
@@ -115,7 +100,7 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
     return ins, [output_shape(outs[0], _stretched("broadcast_like", left, _like_wanted(a, left, right)))]
 
 
-@bound(
+@pure(
     "broadcast_like",
     [arg("lhs"), arg("rhs")],
     {
@@ -123,11 +108,10 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
         "rhs_axes": Attr(optional(ints), "axes of rhs that give the sizes; None means all", None),
     },
     infer=_infer_broadcast_like,
-    infer_type=own_types,
+    infer_type=first_type(),
     view=True,
-    onnx=Onnx(builder="broadcast_like"),
 )
-def broadcast_like(a: Any) -> Binary:
+def broadcast_like(a: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
     """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes.
 
     Shape:
@@ -137,12 +121,8 @@ def broadcast_like(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `broadcast_like`.
     """
-
-    def broadcast_like(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-        left = tuple(lhs.shape)
-        return lhs.expand(_stretched("broadcast_like", left, _like_wanted(a, left, tuple(rhs.shape))))
-
-    return broadcast_like
+    left = tuple(lhs.shape)
+    return lhs.expand(_stretched("broadcast_like", left, _like_wanted(a, left, tuple(rhs.shape))))
 
 
 def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -154,7 +134,7 @@ def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
 def _infer_tile(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if min(a.reps, default=1) < 1:
         raise OpError(f"tile: reps is {a.reps}, expected numbers from 1")
-    return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], _tiled(a.reps, ins[0]))])
+    return from_data(lambda a, dims: _tiled(a.reps, dims))(a, ins, outs)
 
 
 @bound(
@@ -162,7 +142,6 @@ def _infer_tile(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data")],
     {"reps": Attr(shape, "how often along each axis, the last number for the last axis")},
     infer=_infer_tile,
-    onnx=Onnx(builder="tile"),
 )
 def tile(a: Any) -> Unary:
     """Repeat the whole array along axes.
@@ -190,10 +169,6 @@ def _repeated(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     return (*dims[:axis], dims[axis] * a.repeats, *dims[axis + 1 :])
 
 
-def _infer_repeat(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], _repeated(a, ins[0]))])
-
-
 @bound(
     "repeat",
     [arg("data")],
@@ -201,9 +176,8 @@ def _infer_repeat(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "repeats": Attr(integer(low=1), "how often each element comes"),
         "axis": Attr(optional(integer()), "axis along which to repeat; None flattens first", None),
     },
-    infer=_infer_repeat,
+    infer=from_data(_repeated),
     view=True,
-    onnx=Onnx(builder="repeat"),
 )
 def repeat(a: Any) -> Unary:
     """Repeat each element along an axis.
@@ -233,7 +207,6 @@ def repeat(a: Any) -> Unary:
     {"axis": Attr(ints, "axes to run backwards")},
     aliases=("flip",),
     infer=same,
-    onnx=Onnx(builder="reverse"),
 )
 def reverse(a: Any) -> Unary:
     """Reverse the order of the elements along axes.
@@ -265,12 +238,9 @@ def _check(a: Any, dims: tuple[int, ...]) -> None:
         )
 
 
-def _infer_pad(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    _check(a, ins[0])
-    found = tuple(d and d + a.pad_width[2 * i] + a.pad_width[2 * i + 1] for i, d in enumerate(ins[0]))
-    return ins, [output_shape(outs[0], found)]
+def _padded(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+    _check(a, dims)
+    return tuple(d and d + a.pad_width[2 * i] + a.pad_width[2 * i + 1] for i, d in enumerate(dims))
 
 
 @bound(
@@ -284,7 +254,7 @@ def _infer_pad(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "constant_value": Attr(real, "value for mode constant", 0.0),
     },
     aliases=("pad",),
-    infer=_infer_pad,
+    infer=from_data(_padded),
     onnx=Onnx(builder="pad"),
 )
 def pad(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:

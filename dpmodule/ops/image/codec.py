@@ -24,7 +24,7 @@ from ...base import (
 from ...files import likely_kind, regular_file
 from ..attrs import boolean, integer, real, reals, string
 from ..registry import op
-from ..shapes import unify
+from ..shapes import from_data
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg
 from .color import to_grey
 from .geometry import make_border
@@ -284,13 +284,6 @@ def _hwc(name: str, shape: Shape) -> tuple[int, int, int]:
     return shape[0], shape[1], shape[2]
 
 
-def _infer_resize(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    size = (a.h, a.w, _hwc("_cvimresize", ins[0])[2])
-    return ins, [unify(outs[0], size, "output")]
-
-
 @op(
     "_cvimresize",
     [arg("src")],
@@ -299,7 +292,7 @@ def _infer_resize(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "h": Attr(integer(low=1), "new height in pixels"),
         "interp": Attr(integer(), "0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos", 1),
     },
-    infer=_infer_resize,
+    infer=from_data(lambda a, src: (a.h, a.w, _hwc("_cvimresize", src)[2])),
     batch=NEVER,
     onnx=Onnx(builder="image_resize"),
 )
@@ -318,16 +311,9 @@ def cvimresize(a: Any, env: Env, src: torch.Tensor) -> torch.Tensor:
     return resize(src, a.w, a.h, pick_method(a.interp, (height, width), (a.h, a.w)))
 
 
-def _infer_border(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    height, width, channels = _hwc("_cvcopyMakeBorder", ins[0])
-    size = (
-        height and a.top + height + a.bot,
-        width and a.left + width + a.right,
-        channels,
-    )
-    return ins, [unify(outs[0], size, "output")]
+def _bordered_shape(a: Any, src: tuple[int, ...]) -> tuple[int, ...]:
+    height, width, channels = _hwc("_cvcopyMakeBorder", src)
+    return height and a.top + height + a.bot, width and a.left + width + a.right, channels
 
 
 @op(
@@ -342,7 +328,7 @@ def _infer_border(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "value": Attr(real, "the constant of every channel, where `values` is empty", 0.0),
         "values": Attr(reals, "the constant, a number per channel", ()),
     },
-    infer=_infer_border,
+    infer=from_data(_bordered_shape),
     batch=NEVER,
     onnx=Onnx("Gather", builder="image_border"),
 )

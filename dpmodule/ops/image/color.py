@@ -15,6 +15,8 @@ from ..attrs import real, reals
 from ..spec import Attr, Env, Onnx
 from .rules import augment, straight, uniform
 
+Tensor = torch.Tensor
+
 _FIXED_GREY = (4899, 9617, 1868)
 """Weights of red, green and blue, as fractions of 2^14."""
 
@@ -110,9 +112,6 @@ def _on_circle(place: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> to
     part = place - sector
     levels = torch.stack([high, low, low + (high - low) * (1 - part), low + (high - low) * part], 2)
     return levels.gather(2, levels.new_tensor(_SECTORS, dtype=torch.long)[sector.long()])
-
-
-Tensor = torch.Tensor
 
 
 def _stored(values: Tensor, dtype: torch.dtype) -> Tensor:

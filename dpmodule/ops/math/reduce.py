@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 
-from ...base import Shape
 from ..attrs import boolean, choice, integer, ints, optional
 from ..dtypes import torch_dtype
 from ..recording import is_traced
 from ..registry import bound
-from ..shapes import normal_axes, normal_axis, output_shape, typed
-from ..spec import Attr, Onnx, Shapes, arg
+from ..shapes import from_data, normal_axes, normal_axis, typed
+from ..spec import Attr, Onnx, arg
 from .pointwise import in_type_of
 
 Reduction = Callable[[torch.Tensor, tuple[int, ...], bool], torch.Tensor]
@@ -125,11 +124,11 @@ def _reduced(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple
     return tuple(d for i, d in enumerate(shape) if i not in axes) or (1,)
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    axes = _axes(a.axis, getattr(a, "exclude", False), len(ins[0]))
-    return ins, [output_shape(outs[0], _reduced(ins[0], axes, a.keepdims))]
+def _over_axes_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    return _reduced(data, _axes(a.axis, getattr(a, "exclude", False), len(data)), a.keepdims)
+
+
+_infer = from_data(_over_axes_shape)
 
 
 def _over_axes(a: Any, function: Reduction) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -185,7 +184,6 @@ for _name, (_function, _sentence, _aliases, _onnx) in _REDUCTIONS.items():
     aliases=("_sparse_norm",),
     infer=_infer,
     infer_type=typed(lambda a: a.out_dtype),
-    onnx=Onnx(builder="norm"),
 )
 def norm(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the norm along axes; its gradient at 0 is 0.
@@ -208,12 +206,10 @@ def norm(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return run
 
 
-def _infer_arg(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    ndim = len(ins[0])
+def _arg_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    ndim = len(data)
     axes = tuple(range(ndim)) if a.axis is None else (normal_axis(a.axis, ndim),)
-    return ins, [output_shape(outs[0], _reduced(ins[0], axes, a.keepdims))]
+    return _reduced(data, axes, a.keepdims)
 
 
 def _declare_arg(name: str, function: Callable[..., torch.Tensor], word: str) -> None:
@@ -240,21 +236,19 @@ Source: MXNet 1.9.1 `{name}`.
         "axis": Attr(optional(integer()), "axis to search; None means the flattened array", None),
         "keepdims": _KEEP,
     }
-    bound(name, [arg("data")], attrs, infer=_infer_arg, onnx=Onnx(builder=name))(bind)
+    bound(name, [arg("data")], attrs, infer=from_data(_arg_shape), onnx=Onnx(builder=name))(bind)
 
 
 _declare_arg("argmax", torch.argmax, "greatest")
 _declare_arg("argmin", torch.argmin, "smallest")
 
 
-def _infer_channel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    normal_axis(1, len(ins[0]))
-    return ins, [output_shape(outs[0], ins[0][:1] + ins[0][2:])]
+def _channel_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    normal_axis(1, len(data))
+    return data[:1] + data[2:]
 
 
-@bound("argmax_channel", [arg("data")], infer=_infer_channel, onnx=Onnx(builder="argmax_channel"))
+@bound("argmax_channel", [arg("data")], infer=from_data(_channel_shape))
 def argmax_channel(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the position of the greatest element along axis 1.
 
@@ -267,12 +261,8 @@ def argmax_channel(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda x: torch.argmax(x, 1).to(x.dtype)
 
 
-def _infer_moments(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    if ins[0] is None:
-        return ins, outs
-    axes = _axes(a.axes, False, len(ins[0]))
-    found = _reduced(ins[0], axes, a.keepdims)
-    return ins, [output_shape(o, found) for o in outs]
+def _moments_shapes(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return [_reduced(data, _axes(a.axes, False, len(data)), a.keepdims)] * 2
 
 
 @bound(
@@ -280,8 +270,7 @@ def _infer_moments(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data")],
     {"axes": Attr(optional(ints), "axes to reduce; None means all", None), "keepdims": _KEEP},
     outputs=("output0", "output1"),
-    infer=_infer_moments,
-    onnx=Onnx(builder="moments"),
+    infer=from_data(_moments_shapes),
 )
 def moments(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
     """Return mean and variance (of the population) along axes.

@@ -13,8 +13,8 @@ from ...devices.device_transfer import extremes
 from ..attrs import boolean, choice, fraction, real
 from ..dtypes import HALF
 from ..registry import op
-from ..shapes import prod, same, unify
-from ..spec import LABEL, NEVER, ROWS, Attr, ClassLabels, Env, Input, Onnx, Shapes, Types, arg, aux, label
+from ..shapes import data_type, prod, same, unify
+from ..spec import LABEL, NEVER, ROWS, Attr, ClassLabels, Env, Input, Onnx, Shapes, arg, aux, label
 from .rules import agree
 
 
@@ -308,12 +308,6 @@ def _infer_ctc(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, labels, *lengths], [agree("output", outs[0], (data[1],), data)]
 
 
-def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """The output has the data's type; labels and lengths may have any."""
-    data = ins[0] or outs[0]
-    return [data, *(t or data for t in ins[1:])], [outs[0] or data]
-
-
 def _counts(labels: torch.Tensor, padding: int) -> torch.Tensor:
     """Return how many labels of each row come before the first padding."""
     return (labels != padding).long().cumprod(1).sum(1)
@@ -349,7 +343,7 @@ def _check_lengths(name: str, found: torch.Tensor, low: int, high: int) -> None:
     outputs=("output0",),
     hidden=1,
     infer=_infer_ctc,
-    infer_type=_infer_type,
+    infer_type=data_type,
     batch=NEVER,
     onnx=Onnx(missing="sums over all alignments of a label sequence; beside other outputs it is left out"),
 )

@@ -9,8 +9,8 @@ import torch
 from ...base import Shape, ShapeError
 from ..attrs import boolean, integer, real
 from ..registry import op
-from ..shapes import unify
-from ..spec import Attr, Env, Onnx, Shapes, Types, arg
+from ..shapes import data_type, unify
+from ..spec import Attr, Env, Onnx, Shapes, arg
 from .rules import agree
 
 _INPUTS = (arg("data"), arg("sequence_length", when=lambda a: a.use_sequence_length))
@@ -64,14 +64,8 @@ def _infer_last(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, *_lengths_shape(a, ins[1:], data)], [agree("output", out, wanted, data)]
 
 
-def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """Data and output have one type; lengths may have any, and that of the data if nothing is known."""
-    data = ins[0] or outs[0]
-    return [data, *(t or data for t in ins[1:])], [outs[0] or data]
-
-
 def _fields(infer: Any, builder: str) -> dict[str, Any]:
-    return {"infer": infer, "infer_type": _infer_type, "view": True, "onnx": Onnx(builder=builder)}
+    return {"infer": infer, "infer_type": data_type, "view": True, "onnx": Onnx(builder=builder)}
 
 
 def _steps(a: Any, data: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -18,9 +18,8 @@ from ...base import ArgumentError
 from ..errors import PipeBroken, PipeClosed, refused
 from . import backend
 from . import control as c
-from .connection import Connection, Parts
 from .control import FORGET, LAYOUT, SHARE, PipeFrame, PipeFrames
-from .end import PipeEnd, deadline_of, introduce
+from .end import Parts, PipeEnd, deadline_of, introduce
 from .layout import read_outline
 from .sending import load_foreign
 from .writer import PipeStats as PipeStats
@@ -38,7 +37,7 @@ class TensorPipeReader(PipeEnd):
     """
 
     def __init__(self, parts: Parts) -> None:
-        super().__init__(Connection(c.READER, parts, backend.reader_core))
+        super().__init__(c.READER, parts, backend.reader_core)
         self._recv: Callable[[], Any] = _nothing
         self._recv_wait: Callable[[], Any] = _nothing
         self._unreadable: dict[int, Exception] = {}
@@ -48,9 +47,9 @@ class TensorPipeReader(PipeEnd):
         self._recv = self._recv_wait = _nothing
 
     def _start_fast(self) -> None:
-        core = self._connection.core
+        core = self._core
         self._recv = core.recv_soon
-        self._recv_wait = core.recv_wait if self._connection.can_wait_inside else core.recv_soon
+        self._recv_wait = core.recv_wait if self._can_wait_inside else core.recv_soon
 
     async def coro_recv(self) -> Any:
         """Receive the next structure.
@@ -85,7 +84,7 @@ class TensorPipeReader(PipeEnd):
         self._enter()
         try:
             while (value := self._next()) is NotImplemented:
-                await self._connection.pause()
+                await self._pause()
             return value
         finally:
             self._leave()
@@ -95,15 +94,15 @@ class TensorPipeReader(PipeEnd):
         self._enter()
         try:
             while (value := self._next()) is NotImplemented:
-                self._connection.block(deadline)
+                self._block(deadline)
             return value
         finally:
             self._leave()
 
     def _next(self) -> Any:
         """Return the next structure, NotImplemented if none has come; raise what comes instead."""
-        connection, core = self._connection, self._connection.core
-        while not connection.closed:
+        core = self._core
+        while not self._closed:
             value = core.recv()
             if value is not NotImplemented:
                 return value
@@ -116,7 +115,7 @@ class TensorPipeReader(PipeEnd):
                 if value is NotImplemented:
                     raise PipeBroken(f"message {entry:#x} of the writer cannot be read")
                 return value
-            reason = connection.reason()
+            reason = self._reason()
             if reason is None:
                 return NotImplemented
             if not core.peek():  # nothing was sent between the two looks
@@ -129,7 +128,7 @@ class TensorPipeReader(PipeEnd):
     def _special(self, entry: int) -> tuple[Any, ...]:
         """Do what comes before or instead of a structure; return (structure,) if that is complete now."""
         kind, slot, count = entry & 0xFF, entry >> 8 & 0xFF, entry >> 32
-        frames, core, control = self._connection.frames, self._connection.core, self._connection.control
+        frames, core, control = self._frames, self._core, self._control
         while frames.count != count:
             frame = frames.take()
             if frame is None:
@@ -149,7 +148,7 @@ class TensorPipeReader(PipeEnd):
         return ()
 
     def _apply(self, frame: PipeFrame) -> None:
-        core = self._connection.core
+        core = self._core
         try:
             if frame.kind == LAYOUT:
                 self._lay_out(frame)
@@ -161,7 +160,7 @@ class TensorPipeReader(PipeEnd):
                 self._payload = os.pread(frame.fd, frame.size, 0)
         except OSError as error:
             # what comes with it can be received when there is room again
-            self._connection.frames.put_back(frame)
+            self._frames.put_back(frame)
             raise refused("memory of a message in a tensor pipe", error) from error
         if frame.fd >= 0:
             os.close(frame.fd)
@@ -169,7 +168,7 @@ class TensorPipeReader(PipeEnd):
     def _lay_out(self, frame: PipeFrame) -> None:
         self._unreadable.pop(frame.number, None)
         try:
-            self._connection.core.set_slot(frame.number, frame.fd, frame.size, read_outline(frame.fd))
+            self._core.set_slot(frame.number, frame.fd, frame.size, read_outline(frame.fd))
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                 raise
@@ -179,18 +178,18 @@ class TensorPipeReader(PipeEnd):
 
     def _cannot_read(self, slot: int, error: Exception) -> None:
         self._unreadable[slot] = error
-        self._connection.core.unset_slot(slot)
+        self._core.unset_slot(slot)
 
     @property
     def received(self) -> int:
         """How many structures have been received."""
-        core = self._connection.core
+        core = self._core
         return 0 if core is None else int(core.received)
 
     @property
     def exhausted(self) -> bool:
         """Whether what has been received and is still in use takes all slots, so that the writer has to wait."""
-        control = self._connection.control
+        control = self._control
         words = control.words
         in_use = all(words[c.SLOTS_AT + 8 * slot] for slot in range(control.slots))
         # in this order: the writer fills a slot, then says so

@@ -18,9 +18,8 @@ from ..errors import PipeBroken, StructureError
 from ..messages import RemoteError
 from . import backend
 from . import control as c
-from .connection import Connection, Parts
 from .control import FOREIGN, FULL, LAYOUT, LOOK, PAYLOAD, SENT
-from .end import PipeEnd, deadline_of
+from .end import Parts, PipeEnd, deadline_of
 from .layout import Leaf, Pattern, Slots
 from .sending import SharedBlocks, dump_foreign
 
@@ -59,14 +58,13 @@ class TensorPipeWriter(PipeEnd):
 
     def __init__(self, parts: Parts, slack: float = 1.5) -> None:
         blocks = SharedBlocks(parts.frames)
-        connection = Connection(
+        super().__init__(
             c.WRITER,
             parts,
             lambda control, fd, own, other: backend.writer_core(control, fd, own, other, blocks.find),
         )
-        super().__init__(connection)
         self._slack = slack
-        self._slots = Slots(connection.control.slots, slack)
+        self._slots = Slots(self._control.slots, slack)
         self._blocks = blocks
         self._queued = self._foreign = self._failures = 0
         self._send: Callable[[Any], int] = _not_yet
@@ -82,9 +80,9 @@ class TensorPipeWriter(PipeEnd):
 
     def _start_fast(self) -> None:
         if self._leased is None:
-            core = self._connection.core
+            core = self._core
             self._send = core.send_soon
-            self._send_wait = core.send_wait if self._connection.can_wait_inside else core.send_soon
+            self._send_wait = core.send_wait if self._can_wait_inside else core.send_soon
 
     # --- sending
 
@@ -129,7 +127,7 @@ class TensorPipeWriter(PipeEnd):
             if not self._try_send(value, status):
                 self._validate(value)
                 while not self._try_send(value):
-                    await self._connection.pause()
+                    await self._pause()
         finally:
             self._leave()
 
@@ -140,7 +138,7 @@ class TensorPipeWriter(PipeEnd):
             if not self._try_send(value, status):
                 self._validate(value)
                 while not self._try_send(value):
-                    self._connection.block(deadline)
+                    self._block(deadline)
         finally:
             self._leave()
 
@@ -151,7 +149,7 @@ class TensorPipeWriter(PipeEnd):
 
     def _validate(self, value: Any) -> None:
         """Refuse what cannot be sent before any waiting."""
-        if not self._connection.core.fits(value):
+        if not self._core.fits(value):
             nested.flatten(value)
 
     # --- what the core cannot send by itself
@@ -161,15 +159,15 @@ class TensorPipeWriter(PipeEnd):
         found = self._blocks.find(leaf) if leaf.numel() and not (leaf.is_conj() or leaf.is_neg()) else None
         if found is None:
             return leaf.nbytes
-        self._connection.core.know(leaf.data_ptr() - found[1], found[2])
+        self._core.know(leaf.data_ptr() - found[1], found[2])
         return 0
 
     def _check_reader(self) -> None:
         """Raise if the reader is gone, or another thread is sending."""
-        if self._connection.core.busy:
+        if self._core.busy:
             raise StateError("another thread is sending; one task or thread may use a writer at a time")
-        self._connection.check_peer()
-        self._connection.check()
+        self._check_peer()
+        self._check()
 
     def _try_send(self, value: Any, status: int = FULL) -> bool:
         """Send if a slot is free; False if none is.
@@ -179,15 +177,14 @@ class TensorPipeWriter(PipeEnd):
         """
         if status == LOOK:
             self._check_reader()
-        connection = self._connection
         for _ in range(_TRIES):
-            status = connection.core.send(value)
+            status = self._core.send(value)
             if status == SENT:
                 return True
             if status == LOOK:
                 self._check_reader()
                 continue
-            connection.check()
+            self._check()
             if status == FULL:
                 return False
             shape, leaves = nested.flatten(value)
@@ -199,7 +196,7 @@ class TensorPipeWriter(PipeEnd):
 
     def _lay_out(self, shape: Any, needed: list[int], leaves: Sequence[torch.Tensor | Leaf]) -> int:
         """Give a free slot memory for such a structure; return the slot."""
-        core = self._connection.core
+        core = self._core
         plan = self._slots.plan(core.free_slots(), shape, needed, leaves)
         fd = c.anonymous_file(plan.size)
         try:
@@ -214,24 +211,24 @@ class TensorPipeWriter(PipeEnd):
         finally:
             os.close(fd)
         self._blocks.purge()
-        core.frames = self._connection.frames.count
+        core.frames = self._frames.count
         self._queued += 1
         return plan.slot
 
     def _tell(self, kind: int, number: int, size: int, fd: int) -> None:
-        frames = self._connection.frames
+        frames = self._frames
         try:
             frames.send(kind, number, size, fd)
         except OSError as error:
             self._lost(error)
-        self._connection.core.frames = frames.count
+        self._core.frames = frames.count
 
     def _lost(self, error: OSError) -> NoReturn:
         """Raise why nobody takes what is sent; a killed process closes its socket a moment before it has ended."""
         late = time.monotonic() + _ENDING_S
         while time.monotonic() < late:
-            self._connection.check_peer()
-            self._connection.check()
+            self._check_peer()
+            self._check()
             time.sleep(0.002)
         raise PipeBroken("the reader is gone: nobody is at the other end of the pipe") from error
 
@@ -243,10 +240,10 @@ class TensorPipeWriter(PipeEnd):
             self._tell(PAYLOAD, 0, len(data), fd)
         finally:
             os.close(fd)
-        self._connection.core.publish(kind, slot)
+        self._core.publish(kind, slot)
 
     def _send_foreign(self, value: Any, leaves: list[torch.Tensor]) -> None:
-        self._post(c.OBJECT, dump_foreign(value, leaves), self._connection.core.free_slots()[0])
+        self._post(c.OBJECT, dump_foreign(value, leaves), self._core.free_slots()[0])
         self._foreign += 1
         self._queued += 1
 
@@ -270,9 +267,9 @@ class TensorPipeWriter(PipeEnd):
         self._enter_unleased()
         try:
             pattern = self._slots.pattern(like)
-            while not self._connection.core.free_slots():
-                self._connection.check()
-                await self._connection.pause()
+            while not self._core.free_slots():
+                self._check()
+                await self._pause()
             return self._lease(pattern)
         finally:
             self._leave()
@@ -292,17 +289,17 @@ class TensorPipeWriter(PipeEnd):
         self._enter_unleased()
         try:
             pattern = self._slots.pattern(like)
-            while not self._connection.core.free_slots():
-                self._connection.check()
-                self._connection.block(deadline)
+            while not self._core.free_slots():
+                self._check()
+                self._block(deadline)
             return self._lease(pattern)
         finally:
             self._leave()
 
     def _lease(self, pattern: Pattern) -> Any:
-        self._connection.check_peer()  # who only fills slots in place hears of its end from nobody else
-        self._connection.check()
-        core = self._connection.core
+        self._check_peer()  # who only fills slots in place hears of its end from nobody else
+        self._check()
+        core = self._core
         slot = self._slots.fitting(core.free_slots(), pattern)
         if slot is None:
             needed = [leaf.nbytes for leaf in pattern.leaves]
@@ -324,7 +321,7 @@ class TensorPipeWriter(PipeEnd):
             StateError: nothing is acquired.
             StructureError: `value` is no nested structure of tensors; the slot stays acquired.
         """
-        slot, core = self._need_lease(), self._connection.core
+        slot, core = self._need_lease(), self._core
         if value is None:
             core.commit(slot)
         elif not self._commit_other(self._apart(value), slot):
@@ -338,7 +335,7 @@ class TensorPipeWriter(PipeEnd):
 
     def _commit_other(self, value: Any, slot: int) -> bool:
         """Send another structure in the slot if it fits there."""
-        core = self._connection.core
+        core = self._core
         status = core.send(value, slot)
         if status == LOOK:
             self._check_reader()
@@ -348,7 +345,7 @@ class TensorPipeWriter(PipeEnd):
     def _apart(self, value: Any) -> Any:
         """Copy what lies in the slot but not in its own place, if anything will be copied into the slot."""
         shape, leaves = nested.flatten(value)
-        places = self._connection.core.places(leaves, self._leased)
+        places = self._core.places(leaves, self._leased)
         return nested.unflatten(shape, self._slots.untangled(places, leaves))
 
     def release(self) -> None:
@@ -357,12 +354,12 @@ class TensorPipeWriter(PipeEnd):
         Raises:
             StateError: nothing is acquired.
         """
-        self._connection.core.unlease(self._need_lease())
+        self._core.unlease(self._need_lease())
         self._leased = None
         self._start_fast()
 
     def _need_lease(self) -> int:
-        self._connection.claim()
+        self._claim()
         if self._leased is None:
             raise StateError("no slot is acquired: call acquire() first")
         return self._leased
@@ -383,9 +380,9 @@ class TensorPipeWriter(PipeEnd):
         """
         if not isinstance(error, BaseException):
             raise ArgumentError(f"throw: error is {error!r}, expected an exception object")
-        self._connection.claim()
-        self._connection.check()
-        if self._failures - self._connection.control.get(c.READER, c.FAILURES) >= _MAX_FAILURES:
+        self._claim()
+        self._check()
+        if self._failures - self._control.get(c.READER, c.FAILURES) >= _MAX_FAILURES:
             raise StateError(
                 f"{_MAX_FAILURES} failures that were given to throw() wait unread; close the pipe"
             )
@@ -395,7 +392,7 @@ class TensorPipeWriter(PipeEnd):
     @property
     def stats(self) -> PipeStats:
         """What has been done so far."""
-        core = self._connection.core
+        core = self._core
         if core is None:
             return PipeStats()
         return PipeStats(core.sent + self._foreign, core.zero_copy, core.copied, self._queued)

@@ -12,7 +12,7 @@ Raises `Untranslatable` for arguments that have no counterpart.
 """
 
 _NAMESPACES = ("aten::", "dpmodule::")
-"""Torch's own operators, and those of `torch_recurrent`, which stand for some of them."""
+"""Torch's own operators, and those of `torch_functions`, which stand for some of them."""
 
 Given = TypeVar("Given", bound=Translator)
 

@@ -40,9 +40,9 @@ def test_such_a_structure_goes_by_value_and_takes_its_turn(core):
 
     def child():
         writer.send(torch.ones(1))
-        writer._connection.core = Claims(writer._connection.core, 2)
+        writer._core = Claims(writer._core, 2)
         for _ in range(3):
-            writer._send = writer._send_wait = writer._connection.core.send
+            writer._send = writer._send_wait = writer._core.send
             writer.send(VALUE)
         stats = writer.stats
         assert stats.sent == 4
@@ -63,8 +63,8 @@ def test_what_a_process_sent_itself_is_refused_and_the_pipe_goes_on(core):
     with pipe(core, slots=1) as (reader, writer):
         writer.send(torch.ones(1))
         assert reader.recv() == 1
-        writer._connection.core = Claims(writer._connection.core, 2)
-        writer._send = writer._send_wait = writer._connection.core.send
+        writer._core = Claims(writer._core, 2)
+        writer._send = writer._send_wait = writer._core.send
         writer.send([torch.ones(1)])
         with pytest.raises(StructureError, match="received in the process that sent it"):
             reader.recv()

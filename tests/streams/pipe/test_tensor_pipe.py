@@ -733,7 +733,7 @@ def test_one_thread_at_a_time_may_use_an_end(core):
 
         thread = threading.Thread(target=wait)
         thread.start()
-        while reader._connection.waiting is None:
+        while reader._waiting is None:
             time.sleep(0.001)
         with pytest.raises(StateError, match="another call is waiting"):
             reader.recv()

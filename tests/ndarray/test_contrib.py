@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+from dpmodule.ndarray.contrib import flatten, regroup
 
 BODIES = {
     "product": lambda F, x, s, w: (x * s[0] * w, [s[0] + x]),
@@ -141,3 +142,43 @@ def test_wrong_use_is_explained(make, message):
 def test_the_operators_behind_the_graphs_explain_themselves():
     with pytest.raises(mx.MXNetError, match="num_args is required"):
         mx.nd._internal._foreach(mx.nd.ones((2,)))
+
+
+def leaves(value):
+    if isinstance(value, str):
+        return [value]
+    return value.split() if isinstance(value, Several) else None
+
+
+class Several:
+    """Counts as several leaves."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def split(self):
+        return self.text.split()
+
+
+@pytest.mark.parametrize(
+    ("value", "flat", "back"),
+    [
+        ("a", ["a"], "a"),
+        ([], [], []),
+        (["a"], ["a"], ["a"]),
+        (("a", ["b", []], ("c",)), ["a", "b", "c"], ["a", ["b", []], ["c"]]),
+        (Several("a b"), ["a", "b"], ["a", "b"]),
+        ([Several("a b"), "c"], ["a", "b", "c"], [["a", "b"], "c"]),
+    ],
+)
+def test_round_trip(value, flat, back):
+    found, form = flatten(value, leaves, "it")
+    assert found == flat
+    assert regroup(found, form) == back
+    assert regroup([*found, "more"], form) == back
+
+
+@pytest.mark.parametrize("wrong", [3, ["a", None], {"a": 1}])
+def test_something_else_is_refused(wrong):
+    with pytest.raises(ValueError, match="it must be one array or symbol"):
+        flatten(wrong, leaves, "it")

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmodule.base import ArgumentError
-from dpmodule.slicing import split_batch, split_input_slice
+from dpmodule.module.group.batch_splitter import split_batch, split_input_slice
 
 WORKLOADS = st.lists(st.one_of(st.integers(1, 9), st.floats(0.1, 9)), min_size=1, max_size=8)
 

@@ -313,7 +313,7 @@ def test_a_reader_that_was_there_before_the_first_send_is_watched(core, new_loop
 
     reader, writer = make(core, 1)
     child = Child(lambda: [reader.recv(), time.sleep(60)])
-    until(lambda: reader._connection.control.get(control.READER, control.PID))
+    until(lambda: reader._control.get(control.READER, control.PID))
     error = run(main(), new_loop, 15)
     assert isinstance(error, PipeBroken)
     assert f"the reader is gone: its process {child.pid}" in str(error)
@@ -333,7 +333,7 @@ def test_a_writer_that_was_there_before_the_first_receive_is_watched(core, new_l
 
     reader, writer = make(core, 1)
     child = Child(lambda: put(writer) if sends else (writer.claim(), time.sleep(60)))
-    until(lambda: reader._connection.control.get(control.WRITER, control.PID))
+    until(lambda: reader._control.get(control.WRITER, control.PID))
     error = run(main(), new_loop, 15)
     assert isinstance(error, PipeBroken)
     assert f"the writer is gone: its process {child.pid}" in str(error)
@@ -355,7 +355,7 @@ def test_a_writer_that_comes_when_the_loop_is_closed_is_received_from_without_on
     reader, writer = make(core, 1)
     run(main(), new_loop, 15)
     child = Child(lambda: (writer.claim(), time.sleep(0.2), put(writer)))
-    until(lambda: reader._connection.control.get(control.WRITER, control.PID))
+    until(lambda: reader._control.get(control.WRITER, control.PID))
     assert reader.recv(timeout=15) is None
     error = run(later(), new_loop, 15)
     assert isinstance(error, PipeBroken)
