@@ -19,7 +19,7 @@ Example:
     True
 
 Operations are declared in `ops`, each once, and read by the engine in Python (`python_engine`) and by the native one
-alike; `interface` describes what expressions know of an engine's graph.
+alike; `graph` describes what expressions know of an engine's graph.
 """
 
 from ..compat import lazy

@@ -21,27 +21,12 @@ from __future__ import annotations
 import os
 import sys
 
-from ..base import ArgumentError, BoundsError, MXNetError, NonFiniteError, ShapeError, StateError
-from ..compat import lazy
-
-__all__ = [
-    "ArgumentError",
-    "BoundsError",
-    "EmptySequenceError",
-    "ForeignValueError",
-    "NegativeIndexError",
-    "NoGradientError",
-    "NonFiniteError",
-    "NotBatchableError",
-    "NotScalarError",
-    "ShapeError",
-    "StaleExpressionError",
-    "StateError",
-    "foreign_value",
-    "user_line",
-]
-
-lazy.publish(__name__, __all__)
+from ..base import ArgumentError as ArgumentError
+from ..base import BoundsError as BoundsError
+from ..base import MXNetError
+from ..base import NonFiniteError as NonFiniteError
+from ..base import ShapeError as ShapeError
+from ..base import StateError as StateError
 
 
 class StaleExpressionError(StateError, ValueError):

@@ -30,8 +30,8 @@ from .base import (
 class _Compound(BaseRNNCell):
     """A cell whose states and weights are those of the cells in it, in order."""
 
-    def __init__(self, params: RNNParams | None) -> None:
-        self.cells: list[BaseRNNCell] = []
+    def __init__(self, params: RNNParams | None, cells: Sequence[BaseRNNCell] = ()) -> None:
+        self.cells = list(cells)
         super().__init__("", params)
         self._given_params = params is not None
 
@@ -49,6 +49,10 @@ class _Compound(BaseRNNCell):
     @property
     def _cells(self) -> list[BaseRNNCell]:
         return self.cells
+
+    @property
+    def steppable(self) -> bool:
+        return all(cell.steppable for cell in self.cells)
 
     def reset(self) -> None:
         super().reset()
@@ -113,10 +117,6 @@ class SequentialRNNCell(_Compound):
             ArgumentError: it is no cell, or this stack was given params.
         """
         self._take_in(cell)
-
-    @property
-    def steppable(self) -> bool:
-        return all(cell.steppable for cell in self.cells)
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """Add one step of every cell to the graph; see `BaseRNNCell`."""
@@ -249,7 +249,7 @@ class DropoutCell(BaseRNNCell):
         return [self(step, [])[0] for step in as_list(length, found, 0)], []
 
 
-class ModifierCell(BaseRNNCell):
+class ModifierCell(_Compound):
     """Interface of cells that wrap another one, whose weights and states they keep.
 
     Args:
@@ -262,24 +262,12 @@ class ModifierCell(BaseRNNCell):
                 f"{type(self).__name__}: base_cell is {base_cell!r}, expected a cell such as LSTMCell"
             )
         self.base_cell = base_cell
-        super().__init__()
+        super().__init__(None, [base_cell])
         base_cell.modified = True
 
     @property
     def params(self) -> RNNParams:
         return self.base_cell.params
-
-    @property
-    def state_info(self) -> list[dict[str, Any]]:
-        return self.base_cell.state_info
-
-    @property
-    def steppable(self) -> bool:
-        return self.base_cell.steppable
-
-    def reset(self) -> None:
-        super().reset()
-        self.base_cell.reset()
 
     def begin_state(
         self,
@@ -311,12 +299,6 @@ class ModifierCell(BaseRNNCell):
             yield self.base_cell
         finally:
             self.base_cell.modified = True
-
-    def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        return self.base_cell.unpack_weights(args)
-
-    def pack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        return self.base_cell.pack_weights(args)
 
 
 class ZoneoutCell(ModifierCell):

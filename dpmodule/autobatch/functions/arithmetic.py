@@ -20,19 +20,7 @@ from ..expression import (
     plain,
     single,
 )
-from ..ops.binary import (
-    AVERAGE_MANY,
-    CDIV,
-    CMULT,
-    COLWISE_ADD,
-    LOGSUMEXP,
-    MAX,
-    MAX_MANY,
-    MIN,
-    POW,
-    SUM,
-    SUM_MANY,
-)
+from ..ops import binary
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
 from ..ops.linear import AFFINE, CONTRACT, DOT, INVERSE, LOGDET, TRACE
 from ..ops.spec import Argument, Operation
@@ -194,7 +182,7 @@ def esum(xs: Iterable[Expression]) -> Expression:
         EmptySequenceError: there is none.
         ShapeError: their dimensions differ.
     """
-    return _fold(SUM, SUM_MANY, not_empty("esum", xs))
+    return _fold(binary.SUM, binary.SUM_MANY, not_empty("esum", xs))
 
 
 @fast_form
@@ -210,8 +198,8 @@ def average(xs: Iterable[Expression]) -> Expression:
     """
     found = not_empty("average", xs)
     if len(found) > 1 and _are_alike(found):
-        return append_many(AVERAGE_MANY, found)
-    return apply(SUM, found) * (1.0 / len(found))
+        return append_many(binary.AVERAGE_MANY, found)
+    return apply(binary.SUM, found) * (1.0 / len(found))
 
 
 @fast_form
@@ -221,7 +209,7 @@ def emax(xs: Iterable[Expression]) -> Expression:
     Args:
         xs: at least one, of equal dimensions.
     """
-    return _fold(MAX, MAX_MANY, not_empty("emax", xs))
+    return _fold(binary.MAX, binary.MAX_MANY, not_empty("emax", xs))
 
 
 @fast_form
@@ -233,42 +221,42 @@ def logsumexp(xs: Iterable[Expression]) -> Expression:
     """
     found = xs if type(xs) is list and xs else not_empty("logsumexp", xs)
     try:
-        return apply(LOGSUMEXP, found)
+        return apply(binary.LOGSUMEXP, found)
     except ShapeError as error:
-        return apply_to_padded(error, LOGSUMEXP, found, (), min)
+        return apply_to_padded(error, binary.LOGSUMEXP, found, (), min)
 
 
 @fast_form
-@paired(MAX)
+@paired(binary.MAX)
 def bmax(x: Expression, y: Expression) -> Expression:
     """Compute the greater of two expressions, element by element.
 
     Args:
         y: the other, of its dimensions.
     """
-    return plain(MAX, x, y)
+    return plain(binary.MAX, x, y)
 
 
 @fast_form
-@paired(MIN)
+@paired(binary.MIN)
 def bmin(x: Expression, y: Expression) -> Expression:
     """Compute the smaller of two expressions, element by element.
 
     Args:
         y: the other, of its dimensions.
     """
-    return plain(MIN, x, y)
+    return plain(binary.MIN, x, y)
 
 
 @fast_form
-@paired(CMULT)
+@paired(binary.CMULT)
 def cmult(x: Expression, y: Expression) -> Expression:
     """Multiply element by element; dimensions of 1 are broadcast."""
-    return plain(CMULT, x, y)
+    return plain(binary.CMULT, x, y)
 
 
 @fast_form
-@paired(CDIV)
+@paired(binary.CDIV)
 def cdiv(x: Expression, y: Expression) -> Expression:
     """Divide element by element; dimensions of 1 of `y` are broadcast.
 
@@ -276,21 +264,21 @@ def cdiv(x: Expression, y: Expression) -> Expression:
         x: what is divided.
         y: by what.
     """
-    return plain(CDIV, x, y)
+    return plain(binary.CDIV, x, y)
 
 
 @fast_form
-@paired(POW)
+@paired(binary.POW)
 def pow(x: Expression, y: Expression) -> Expression:
     """Raise every element of `x` to a power."""
-    return plain(POW, x, y)
+    return plain(binary.POW, x, y)
 
 
 @fast_form
-@paired(COLWISE_ADD)
+@paired(binary.COLWISE_ADD)
 def colwise_add(x: Expression, y: Expression) -> Expression:
     """Add a vector to every column of a matrix."""
-    return plain(COLWISE_ADD, x, y)
+    return plain(binary.COLWISE_ADD, x, y)
 
 
 @fast_form

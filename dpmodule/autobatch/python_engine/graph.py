@@ -1,4 +1,4 @@
-"""The graph whose node table and engine are in Python; its interface is `interface.EngineGraph`.
+"""The graph whose node table and engine are in Python; its interface is `graph.EngineGraph`.
 
 Batches are computed by `ops.spec.Operation.run` and `Operation.grad`, with autograd where an operation has no `grad`.
 The native engine calls these, too, for operations without a kernel.

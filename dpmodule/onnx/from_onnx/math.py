@@ -26,32 +26,11 @@ from .read import DTYPES, RANGES
 from .types import cast_to
 from .value import OnnxValue, same_type
 
+_SAME = "Abs Ceil Cos Cosh Erf Exp Floor Log Reciprocal Relu Sigmoid Sign Sin Sinh Softsign Sqrt Tan Tanh"
 _UNARY = {
-    "Abs": "abs",
-    "Acos": "arccos",
-    "Acosh": "arccosh",
-    "Asin": "arcsin",
-    "Asinh": "arcsinh",
-    "Atan": "arctan",
-    "Atanh": "arctanh",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Erf": "erf",
-    "Exp": "exp",
-    "Floor": "floor",
-    "Log": "log",
+    **{name: name.lower() for name in _SAME.split()},
+    **{f"A{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
     "Neg": "negative",
-    "Reciprocal": "reciprocal",
-    "Relu": "relu",
-    "Sigmoid": "sigmoid",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Softsign": "softsign",
-    "Sqrt": "sqrt",
-    "Tan": "tan",
-    "Tanh": "tanh",
 }
 """Operators that have one here: ONNX's name and ours."""
 
