@@ -176,7 +176,6 @@ _ONE_INPUT = (arg("data"), arg("min_data"), arg("max_data"))
     infer=_infer_as("Pooling", lambda a: 1),
     infer_type=_kept_types,
     batch=NEVER,
-    onnx=Onnx(builder="quantized_pooling"),
 )
 def quantized_pooling(a: Any) -> Callable[..., Triple]:
     """Take the maximum or average of each window of 8-bit numbers; no gradient.

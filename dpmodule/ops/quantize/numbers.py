@@ -290,7 +290,6 @@ def _dequantized(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> t
         [_out_type(a), "float32", "float32"],
     ),
     batch=NEVER,
-    onnx=Onnx(builder="requantize"),
 )
 def requantize(a: Any) -> Callable[..., Triple]:
     """Round 32-bit sums to 8 bits over a calibrated range, or that of the data; no gradient.
