@@ -167,7 +167,6 @@ LATER = (
     "sparse.matrix",
     "sparse.recurrent",
     "sparse.sequences",
-    "sparse.storage",
     "sparse.elementwise",
 )
 """Modules of `dpmodule.ops` that declare operators; those that others import stand first."""

@@ -88,12 +88,7 @@ def grad_and_loss(
 
 
 def grad(func: Callable[..., Any], argnum: int | Sequence[int] | None = None) -> Callable[..., list[NDArray]]:
-    """Return a function that gives the gradients of `func` by its arguments.
-
-    Args:
-        func: as in `grad_and_loss`.
-        argnum: as in `grad_and_loss`.
-    """
+    """Return a function that gives the gradients of `func` by its arguments."""
     both = grad_and_loss(func, argnum)
 
     @wraps(func)

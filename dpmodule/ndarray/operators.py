@@ -167,38 +167,22 @@ XOR = Binary("broadcast_logical_xor", "_logical_xor_scalar", lambda x, y: int(bo
 
 
 def add(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs + rhs; either may be an array or a number.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return lhs + rhs, with broadcasting; either may be an array or a number."""
     return ADD.function(lhs, rhs)
 
 
 def subtract(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs - rhs; either may be an array or a number.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return lhs - rhs, with broadcasting; either may be an array or a number."""
     return SUB.function(lhs, rhs)
 
 
 def multiply(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs * rhs; either may be an array or a number.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return lhs * rhs, with broadcasting; either may be an array or a number."""
     return MUL.function(lhs, rhs)
 
 
 def divide(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs / rhs, cut towards 0 for integer arrays; either may be an array or a number.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return lhs / rhs, cut towards 0 for integer arrays, with broadcasting; either may be an array or a number."""
     return DIV.function(lhs, rhs)
 
 
@@ -206,16 +190,12 @@ true_divide = divide
 
 
 def modulo(lhs: Operand, rhs: Operand) -> Any:
-    """Return the remainder of lhs / rhs, with the sign of rhs; either may be an array or a number.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return the remainder of lhs / rhs, with the sign of rhs and broadcasting; either may be an array or a number."""
     return MOD.function(lhs, rhs)
 
 
 def power(base: Operand, exp: Operand) -> Any:
-    """Return base to the power of exp; either may be an array or a number.
+    """Return base to the power of exp, with broadcasting; either may be an array or a number.
 
     Args:
         base: what is multiplied by itself.
@@ -225,99 +205,55 @@ def power(base: Operand, exp: Operand) -> Any:
 
 
 def maximum(lhs: Operand, rhs: Operand) -> Any:
-    """Return the greater of lhs and rhs, element by element; either may be an array or a number.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return the greater of lhs and rhs, with broadcasting; either may be an array or a number."""
     return MAX.function(lhs, rhs)
 
 
 def minimum(lhs: Operand, rhs: Operand) -> Any:
-    """Return the smaller of lhs and rhs, element by element; either may be an array or a number.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return the smaller of lhs and rhs, with broadcasting; either may be an array or a number."""
     return MIN.function(lhs, rhs)
 
 
 def equal(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs == rhs, else 0, in the arrays' type.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return 1 where lhs == rhs, else 0, in the arrays' type, with broadcasting."""
     return EQ.function(lhs, rhs)
 
 
 def not_equal(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs != rhs, else 0, in the arrays' type.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return 1 where lhs != rhs, else 0, in the arrays' type, with broadcasting."""
     return NE.function(lhs, rhs)
 
 
 def greater(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs > rhs, else 0, in the arrays' type.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return 1 where lhs > rhs, else 0, in the arrays' type, with broadcasting."""
     return GT.function(lhs, rhs)
 
 
 def greater_equal(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs >= rhs, else 0, in the arrays' type.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return 1 where lhs >= rhs, else 0, in the arrays' type, with broadcasting."""
     return GE.function(lhs, rhs)
 
 
 def lesser(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs < rhs, else 0, in the arrays' type.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return 1 where lhs < rhs, else 0, in the arrays' type, with broadcasting."""
     return LT.function(lhs, rhs)
 
 
 def lesser_equal(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs <= rhs, else 0, in the arrays' type.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return 1 where lhs <= rhs, else 0, in the arrays' type, with broadcasting."""
     return LE.function(lhs, rhs)
 
 
 def logical_and(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where neither lhs nor rhs is 0, else 0, in the arrays' type.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return 1 where neither lhs nor rhs is 0, else 0, in the arrays' type, with broadcasting."""
     return AND.function(lhs, rhs)
 
 
 def logical_or(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs or rhs is not 0, else 0, in the arrays' type.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return 1 where lhs or rhs is not 0, else 0, in the arrays' type, with broadcasting."""
     return OR.function(lhs, rhs)
 
 
 def logical_xor(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where exactly one of lhs and rhs is not 0, else 0, in the arrays' type.
-
-    Args:
-        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
-    """
+    """Return 1 where exactly one of lhs and rhs is not 0, else 0, in the arrays' type, with broadcasting."""
     return XOR.function(lhs, rhs)

@@ -102,11 +102,6 @@ def normal(
     Args:
         loc: mean, a number or an array.
         scale: standard deviation, of the same kind; from 0.
-        shape: shape of the result, (1,) if None; with array parameters what each element draws.
-        dtype: element type, float32 if None.
-        ctx: where to put the result; with array parameters it goes where they are.
-        out: array to write the result into.
-        **kwargs: `name`, ignored.
     """
     return _draw(
         "normal", {"loc": loc, "scale": scale}, ("mu", "sigma"), _options(shape, dtype, ctx, out, kwargs)
@@ -126,12 +121,6 @@ def randn(
 
     Args:
         *shape: lengths of the axes; none for the shape (1,).
-        loc: mean, a number or an array.
-        scale: standard deviation, of the same kind; from 0.
-        dtype: element type, float32 if None.
-        ctx: where to put the result; with array parameters it goes where they are.
-        out: array to write the result into.
-        **kwargs: `name`, ignored.
     """
     return normal(loc, scale, shape or None, dtype, ctx, out, **kwargs)
 
@@ -148,11 +137,6 @@ def poisson(
 
     Args:
         lam: mean, a number or an array; from 0.
-        shape: shape of the result, (1,) if None; with array parameters what each element draws.
-        dtype: element type, float32 if None.
-        ctx: where to put the result; with array parameters it goes where they are.
-        out: array to write the result into.
-        **kwargs: `name`, ignored.
     """
     return _draw("poisson", {"lam": lam}, ("lam",), _options(shape, dtype, ctx, out, kwargs))
 
@@ -169,11 +153,6 @@ def exponential(
 
     Args:
         scale: mean, a number or an array; above 0.
-        shape: shape of the result, (1,) if None; with array parameters what each element draws.
-        dtype: element type, float32 if None.
-        ctx: where to put the result; with array parameters it goes where they are.
-        out: array to write the result into.
-        **kwargs: `name`, ignored.
 
     Raises:
         ArgumentError: `scale` is 0 or less, or neither a number nor an array.
@@ -197,11 +176,6 @@ def gamma(
     Args:
         alpha: shape of the distribution, a number or an array; above 0.
         beta: its scale, of the same kind; above 0.
-        shape: shape of the result, (1,) if None; with array parameters what each element draws.
-        dtype: element type, float32 if None.
-        ctx: where to put the result; with array parameters it goes where they are.
-        out: array to write the result into.
-        **kwargs: `name`, ignored.
     """
     return _draw(
         "gamma", {"alpha": alpha, "beta": beta}, ("alpha", "beta"), _options(shape, dtype, ctx, out, kwargs)
@@ -222,11 +196,6 @@ def negative_binomial(
     Args:
         k: number of failures that end a trial, a number or an array.
         p: chance of a failure, of the same kind; from 0 to 1.
-        shape: shape of the result, (1,) if None; with array parameters what each element draws.
-        dtype: element type, float32 if None.
-        ctx: where to put the result; with array parameters it goes where they are.
-        out: array to write the result into.
-        **kwargs: `name`, ignored.
     """
     return _draw("negative_binomial", {"k": k, "p": p}, ("k", "p"), _options(shape, dtype, ctx, out, kwargs))
 
@@ -245,11 +214,6 @@ def generalized_negative_binomial(
     Args:
         mu: mean, a number or an array.
         alpha: dispersion, of the same kind; 0 gives the Poisson distribution.
-        shape: shape of the result, (1,) if None; with array parameters what each element draws.
-        dtype: element type, float32 if None.
-        ctx: where to put the result; with array parameters it goes where they are.
-        out: array to write the result into.
-        **kwargs: `name`, ignored.
     """
     options = _options(shape, dtype, ctx, out, kwargs)
     return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, ("mu", "alpha"), options)
@@ -268,11 +232,7 @@ def randint(
 
     Args:
         high: the integer after the greatest.
-        shape: shape of the result, (1,) if None; with array parameters what each element draws.
         dtype: int32 (None) or int64.
-        ctx: where to put the result; with array parameters it goes where they are.
-        out: array to write the result into.
-        **kwargs: `name`, ignored.
     """
     return _draw("randint", {"low": low, "high": high}, (), _options(shape, dtype, ctx, out, kwargs))
 

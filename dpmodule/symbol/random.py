@@ -78,9 +78,6 @@ def normal(
     Args:
         loc: mean, a number or a Symbol.
         scale: standard deviation, of the same kind; from 0.
-        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
-        dtype: element type, float32 if None.
-        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return _draw(
         "normal", {"loc": loc, "scale": scale}, ("mu", "sigma"), {"shape": shape, "dtype": dtype, **kwargs}
@@ -92,10 +89,6 @@ def randn(*shape: int, loc: Param = 0, scale: Param = 1, dtype: DTypeLike = None
 
     Args:
         *shape: lengths of the axes; none for a shape that is inferred.
-        loc: mean, a number or a Symbol.
-        scale: standard deviation, of the same kind; from 0.
-        dtype: element type, float32 if None.
-        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return normal(loc, scale, shape or None, dtype, **kwargs)
 
@@ -105,9 +98,6 @@ def poisson(lam: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = N
 
     Args:
         lam: mean, a number or a Symbol; from 0.
-        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
-        dtype: element type, float32 if None.
-        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return _draw("poisson", {"lam": lam}, ("lam",), {"shape": shape, "dtype": dtype, **kwargs})
 
@@ -119,9 +109,6 @@ def exponential(
 
     Args:
         scale: mean, a number or a Symbol; above 0.
-        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
-        dtype: element type, float32 if None.
-        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
 
     Raises:
         ArgumentError: `scale` is 0 or less, or neither a number nor a symbol.
@@ -139,9 +126,6 @@ def gamma(
     Args:
         alpha: shape of the distribution, a number or a Symbol; above 0.
         beta: its scale, of the same kind; above 0.
-        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
-        dtype: element type, float32 if None.
-        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     options = {"shape": shape, "dtype": dtype, **kwargs}
     return _draw("gamma", {"alpha": alpha, "beta": beta}, ("alpha", "beta"), options)
@@ -155,9 +139,6 @@ def negative_binomial(
     Args:
         k: number of failures that end a trial, a number or a Symbol.
         p: chance of a failure, of the same kind; from 0 to 1.
-        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
-        dtype: element type, float32 if None.
-        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return _draw(
         "negative_binomial", {"k": k, "p": p}, ("k", "p"), {"shape": shape, "dtype": dtype, **kwargs}
@@ -172,9 +153,6 @@ def generalized_negative_binomial(
     Args:
         mu: mean, a number or a Symbol.
         alpha: dispersion, of the same kind; 0 gives the Poisson distribution.
-        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
-        dtype: element type, float32 if None.
-        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     options = {"shape": shape, "dtype": dtype, **kwargs}
     return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, ("mu", "alpha"), options)
@@ -187,9 +165,7 @@ def randint(
 
     Args:
         high: the integer after the greatest.
-        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
         dtype: int32 (None) or int64.
-        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return _draw("randint", {"low": low, "high": high}, (), {"shape": shape, "dtype": dtype, **kwargs})
 

@@ -189,11 +189,6 @@ def convert_model(
     """Return a network in mixed precision with its parameters; arguments as in `convert_symbol`.
 
     Args:
-        target_dtype: as in `convert_symbol`.
-        target_dtype_ops: as in `convert_symbol`.
-        fp32_ops: as in `convert_symbol`.
-        conditional_fp32_ops: as in `convert_symbol`.
-        excluded_sym_names: as in `convert_symbol`.
         cast_optional_params: store parameters that are only read in 16 bits in 16 bits.
     """
     data_names = set(sym.list_inputs()) - set(arg_params) - set(aux_params)

@@ -26,32 +26,11 @@ from .read import DTYPES, RANGES
 from .types import cast_to
 from .value import OnnxValue, same_type
 
+_SAME = "Abs Ceil Cos Cosh Erf Exp Floor Log Reciprocal Relu Sigmoid Sign Sin Sinh Softsign Sqrt Tan Tanh"
 _UNARY = {
-    "Abs": "abs",
-    "Acos": "arccos",
-    "Acosh": "arccosh",
-    "Asin": "arcsin",
-    "Asinh": "arcsinh",
-    "Atan": "arctan",
-    "Atanh": "arctanh",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Erf": "erf",
-    "Exp": "exp",
-    "Floor": "floor",
-    "Log": "log",
+    **{name: name.lower() for name in _SAME.split()},
+    **{f"A{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
     "Neg": "negative",
-    "Reciprocal": "reciprocal",
-    "Relu": "relu",
-    "Sigmoid": "sigmoid",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Softsign": "softsign",
-    "Sqrt": "sqrt",
-    "Tan": "tan",
-    "Tanh": "tanh",
 }
 """Operators that have one here: ONNX's name and ours."""
 
@@ -151,12 +130,12 @@ def _leaky(kind: str, c: NodeCall) -> OnnxValue:
 
 
 def _selu(c: NodeCall) -> OnnxValue:
-    alpha, gamma = c.attrs["alpha"], c.attrs["gamma"]
-    return c.x.apply("LeakyReLU", act_type="elu", slope=alpha) * gamma
+    gamma: float = c.attrs["gamma"]
+    return c.x.apply("LeakyReLU", act_type="elu", slope=c.attrs["alpha"]) * gamma
 
 
 def _celu(c: NodeCall) -> OnnxValue:
-    alpha = c.attrs["alpha"]
+    alpha: float = c.attrs["alpha"]
     inner = c.x / alpha
     return inner.apply("LeakyReLU", act_type="elu", slope=1.0) * alpha
 
@@ -186,7 +165,7 @@ def _mish(c: NodeCall) -> OnnxValue:
 
 
 def _shrink(c: NodeCall) -> OnnxValue:
-    bias, limit = c.attrs["bias"], c.attrs["lambd"]
+    bias, limit = float(c.attrs["bias"]), float(c.attrs["lambd"])
     high = (c.x - bias) * (c.x > limit)
     low = (c.x + bias) * (c.x < -limit)
     return high + low

@@ -17,51 +17,11 @@ from .value import OnnxValue
 
 _UINT64 = 13
 _BOOL = 9
-_WRAPS = {
-    "Add",
-    "BitShift",
-    "CumProd",
-    "CumSum",
-    "Einsum",
-    "Gemm",
-    "MatMul",
-    "Mul",
-    "ReduceProd",
-    "ReduceSum",
-    "ReduceSumSquare",
-    "Sub",
-    "Sum",
-}
+_WRAPS = "Add BitShift CumProd CumSum Einsum Gemm MatMul Mul ReduceProd ReduceSum ReduceSumSquare Sub Sum"
 """Operators whose results may leave the range of unsigned integers."""
-_ORDERS = {
-    "ArgMax",
-    "ArgMin",
-    "Clip",
-    "Greater",
-    "GreaterOrEqual",
-    "Less",
-    "LessOrEqual",
-    "Max",
-    "Min",
-    "ReduceMax",
-    "ReduceMin",
-    "TopK",
-}
+_ORDERS = "ArgMax ArgMin Clip Greater GreaterOrEqual Less LessOrEqual Max Min ReduceMax ReduceMin TopK"
 """Operators that depend on the order of numbers alone."""
-_REFUSED = {
-    "Abs",
-    "Div",
-    "Mean",
-    "Mod",
-    "Pow",
-    "Range",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceMean",
-    "Sign",
-}
+_REFUSED = "Abs Div Mean Mod Pow Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean Sign"
 """Operators whose results for integers of 64 bits do not follow from those for signed ones."""
 
 
@@ -96,11 +56,11 @@ def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> 
 def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
     """Return the inputs of an operator, changed so that signed arithmetic is right for uint64."""
     large = [isinstance(value, OnnxValue) and value.code == _UINT64 for value in inputs]
-    if kind in _REFUSED and any(large):
+    if kind in _REFUSED.split() and any(large):
         raise Refused(
             f"{kind} of uint64; torch has no unsigned arithmetic: cast to int64 before, or to a float"
         )
-    if kind not in _ORDERS:
+    if kind not in _ORDERS.split():
         return list(inputs)
     return [_turned(b, value) if is_large else value for value, is_large in zip(inputs, large)]
 
@@ -147,9 +107,9 @@ def of_type(value: OnnxValue, code: int) -> OnnxValue:
 
 
 def _in_range(b: GraphBuilder, kind: str, value: OnnxValue) -> OnnxValue:
-    if value.code == _UINT64 and kind in _ORDERS:
+    if value.code == _UINT64 and kind in _ORDERS.split():
         return _turned(b, value)
-    if value.code in UNSIGNED and value.code != _UINT64 and kind in _WRAPS:
+    if value.code in UNSIGNED and value.code != _UINT64 and kind in _WRAPS.split():
         code, value = value.code, value.cast(UNSIGNED[value.code]).cast(value.dtype)
         value.code = code
     return value

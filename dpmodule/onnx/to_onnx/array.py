@@ -11,58 +11,37 @@ import torch
 
 from ...ops.shapes import normal_axes, normal_axis
 from ...ops.spec import Env
-from .call import Dims, OperatorCall
-from .common import (
-    Term,
-    computed_in,
-    elements,
-    matrices,
-    reshape,
-    result,
-    shape_value,
-    squeeze,
-    term,
-    unsqueeze,
-)
+from .call import Dims, OperatorCall, Value
+from .common import Builder, computed_in, elements, matrices, reshape, result, shape_value, term
 
 FIRST, LAST = -(2**63), 2**63 - 1
 """Ends of a range that are beyond every axis."""
 
 
-def converted(c: OperatorCall) -> str:
-    """Cast."""
-    return c.inputs[0] if c.dtypes[0] == c.out_dtypes[0] else c.cast(c.inputs[0], c.out_dtypes[0])
-
-
-def amp_multicast(c: OperatorCall) -> list[str]:
+def amp_multicast(c: OperatorCall) -> list[Value]:
     """Cast of each array that has not the common type."""
     both = zip(c.inputs, c.dtypes, c.out_dtypes)
-    return [x if found == wanted else c.cast(x, wanted) for x, found, wanted in both]
+    return [x.cast(wanted) for x, found, wanted in both]
 
 
 # axes
 
 
-def transpose(c: OperatorCall) -> str:
+def transpose(c: OperatorCall) -> Value:
     """Transpose."""
     rank = len(c.shapes[0])
     order = [axis % rank for axis in c.a.axes] or list(range(rank))[::-1]
     return c.emit("Transpose", c.inputs[0], perm=order)
 
 
-def swap_axis(c: OperatorCall) -> str:
+def swap_axis(c: OperatorCall) -> Value:
     """Transpose of two axes."""
     order = list(range(len(c.shapes[0])))
     order[c.a.dim1], order[c.a.dim2] = order[c.a.dim2], order[c.a.dim1]
     return c.emit("Transpose", c.inputs[0], perm=order)
 
 
-def unsqueeze_(c: OperatorCall) -> str:
-    """Unsqueeze."""
-    return unsqueeze(c, c.inputs[0], c.a.axis)
-
-
-def squeeze_(c: OperatorCall) -> str:
+def squeeze_(c: OperatorCall) -> Value:
     """Squeeze; at least one axis is left."""
     dims = c.shapes[0]
     axes = (
@@ -71,11 +50,11 @@ def squeeze_(c: OperatorCall) -> str:
         else normal_axes(c.a.axis, len(dims))
     )
     if len(axes) == len(dims):
-        return c.emit("Reshape", c.inputs[0], c.ints(1))
-    return squeeze(c, c.inputs[0], *axes) if axes else c.inputs[0]
+        return c.inputs[0].reshape(1)
+    return c.inputs[0].squeeze(*axes) if axes else c.inputs[0]
 
 
-def blocks(c: OperatorCall) -> str:
+def blocks(c: OperatorCall) -> Value:
     """DepthToSpace or SpaceToDepth."""
     x = term(c, 0, c.dtypes[0] if "float" in c.dtypes[0] else "float64")
     mode = "DCR" if c.type == "DepthToSpace" else None
@@ -85,17 +64,7 @@ def blocks(c: OperatorCall) -> str:
 # the same elements under another shape
 
 
-def reshape_(c: OperatorCall) -> str:
-    """Reshape, to lengths that are worked out beforehand; one that is dynamic is left to ONNX."""
-    return reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0])
-
-
-def reshape_like(c: OperatorCall) -> str:
-    """Reshape to lengths of another array."""
-    return reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0])
-
-
-def _expanded(c: OperatorCall, value: str, found: Dims, wanted: Dims) -> str:
+def _expanded(c: OperatorCall, value: Value, found: Dims, wanted: Dims) -> Value:
     """Repeat axes of length 1; lengths that stay are not asked for."""
     if found == wanted:
         return value
@@ -103,55 +72,45 @@ def _expanded(c: OperatorCall, value: str, found: Dims, wanted: Dims) -> str:
     return c.emit("Expand", value, shape_value(c, asked))
 
 
-def broadcast_to(c: OperatorCall) -> str:
-    """Expand."""
-    return _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0])
-
-
-def broadcast_like(c: OperatorCall) -> str:
-    """Expand to lengths of another array."""
-    return _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0])
-
-
-def repeat(c: OperatorCall) -> str:
+def repeat(c: OperatorCall) -> Value:
     """Each element several times, by an axis of its own that is expanded."""
     x, rank = c.inputs[0], len(c.shapes[0])
     if c.a.axis is None:
-        x, axis, rank = c.emit("Reshape", x, c.ints(-1)), 0, 1
+        x, axis, rank = x.reshape(-1), 0, 1
     else:
         axis = normal_axis(c.a.axis, rank)
     counts = [1] * (rank + 1)
     counts[axis + 1] = c.a.repeats
-    spread = c.emit("Expand", unsqueeze(c, x, axis + 1), c.ints(*counts))
+    spread = c.emit("Expand", x.unsqueeze(axis + 1), c.ints(*counts))
     return reshape(c, spread, c.out_shapes[0], c.shapes[0] if c.a.axis is not None else None)
 
 
-def tile(c: OperatorCall) -> str:
+def tile(c: OperatorCall) -> Value:
     """Tile."""
     x, rank, reps = c.inputs[0], len(c.shapes[0]), c.a.reps
     if len(reps) > rank:
-        x = unsqueeze(c, x, *range(len(reps) - rank))
+        x = x.unsqueeze(*range(len(reps) - rank))
     return c.emit("Tile", x, c.ints(*(1,) * (rank - len(reps)), *reps))
 
 
 # joined and cut
 
 
-def stack(c: OperatorCall) -> str:
+def stack(c: OperatorCall) -> Value:
     """Concat along a new axis."""
     axis = normal_axis(c.a.axis, len(c.out_shapes[0]))
-    return c.emit("Concat", *(unsqueeze(c, x, axis) for x in c.inputs), axis=axis)
+    return c.emit("Concat", *(x.unsqueeze(axis) for x in c.inputs), axis=axis)
 
 
-def split(c: OperatorCall) -> list[str]:
+def split(c: OperatorCall) -> list[Value]:
     """Split, or Slice where the last piece's length is dynamic."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
     pieces = _pieces(c, axis)
     squeezes = c.a.squeeze_axis and len(c.shapes[0]) > 1
-    return [squeeze(c, piece, axis) if squeezes else piece for piece in pieces]
+    return [piece.squeeze(axis) if squeezes else piece for piece in pieces]
 
 
-def _pieces(c: OperatorCall, axis: int) -> Sequence[str]:
+def _pieces(c: OperatorCall, axis: int) -> Sequence[Value]:
     count, length = len(c.out_dtypes), c.shapes[0][axis]
     if count == 1 and not getattr(c.a, "indices", ()):
         return [c.inputs[0]]
@@ -166,7 +125,7 @@ def _pieces(c: OperatorCall, axis: int) -> Sequence[str]:
     return c.emit("Split", c.inputs[0], axis=axis, outputs=count, **told)  # type: ignore[no-any-return]
 
 
-def _cut(c: OperatorCall, value: str, ranges: dict[int, tuple[int, int, int]]) -> str:
+def _cut(c: OperatorCall, value: Value, ranges: dict[int, tuple[int, int, int]]) -> Value:
     """Cut out ``(begin, end, step)`` along axes."""
     columns = list(zip(*ranges.values()))
     if not columns:
@@ -188,18 +147,13 @@ def _ranges(a: Any) -> dict[int, tuple[int, int, int]]:
     return found
 
 
-def slice_(c: OperatorCall) -> str:
-    """Slice of the leading axes."""
-    return _cut(c, c.inputs[0], _ranges(c.a))
-
-
-def slice_axis(c: OperatorCall) -> str:
+def slice_axis(c: OperatorCall) -> Value:
     """Slice of one axis."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
     return _cut(c, c.inputs[0], {axis: (c.a.begin, LAST if c.a.end is None else c.a.end, 1)})
 
 
-def slice_like(c: OperatorCall) -> str:
+def slice_like(c: OperatorCall) -> Value:
     """Slice to lengths of another array."""
     dims, other = c.shapes
     axes = [normal_axis(axis, len(dims)) for axis in c.a.axes or range(len(dims))]
@@ -211,13 +165,13 @@ def slice_like(c: OperatorCall) -> str:
     return c.emit("Slice", c.inputs[0], c.ints(*[0] * len(ends)), last, c.ints(*ends))
 
 
-def reverse(c: OperatorCall) -> str:
+def reverse(c: OperatorCall) -> Value:
     """Slice backwards."""
     axes = normal_axes(c.a.axis, len(c.shapes[0]))
     return _cut(c, c.inputs[0], dict.fromkeys(axes, (LAST, FIRST, -1)))
 
 
-def slice_assign(c: OperatorCall) -> str:
+def slice_assign(c: OperatorCall) -> Value:
     """ScatterElements into all elements as one axis, at the numbers that the range of all numbers has."""
     dims = c.shapes[0]
     shape = shape_value(c, dims)
@@ -225,23 +179,23 @@ def slice_assign(c: OperatorCall) -> str:
     numbers = c.emit("Range", c.const(0, "int64"), count, c.const(1, "int64"))
     places = _cut(c, c.emit("Reshape", numbers, shape), _ranges(c.a))
     part = c.inputs[1:] or (c.emit("Expand", c.const(c.a.scalar), c.emit("Shape", places)),)
-    flat = [c.emit("Reshape", x, c.ints(-1)) for x in (c.inputs[0], places, *part)]
+    flat = [x.reshape(-1) for x in (c.inputs[0], places, *part)]
     return reshape(c, c.emit("ScatterElements", *flat, axis=0), dims)
 
 
-def pad(c: OperatorCall) -> str:
+def pad(c: OperatorCall) -> Value:
     """Pad."""
     pairs = [c.a.pad_width[i : i + 2] for i in range(0, len(c.a.pad_width), 2)]
-    x = Term(c, c.inputs[0], c.dtypes[0]).cast(computed_in("Pad", c.opset, c.dtypes[0]))
+    x = c.inputs[0].cast(computed_in("Pad", c.opset, c.dtypes[0]))
     widths = c.ints(*(pair[0] for pair in pairs), *(pair[1] for pair in pairs))
     number = c.const(c.a.constant_value, x.dtype) if c.a.mode == "constant" else ""
-    return result(Term(c, c.emit("Pad", x.value, widths, number, mode=c.a.mode), x.dtype))
+    return result(c.emit("Pad", x, widths, number, mode=c.a.mode))
 
 
 # made from attributes alone
 
 
-def constant(c: OperatorCall) -> str:
+def constant(c: OperatorCall) -> Value:
     """The array that the operator itself makes."""
     env = Env(torch.device("cpu"), None, False, (c.numbers(c.out_shapes[0]),))
     op: Any = c.node.op
@@ -250,7 +204,7 @@ def constant(c: OperatorCall) -> str:
     return c.const(array, c.out_dtypes[0])
 
 
-def filled(c: OperatorCall) -> str:
+def filled(c: OperatorCall) -> Value:
     """One number of any shape."""
     number = {"_ones": 1, "_full": getattr(c.a, "value", 0)}.get(c.node.op.name if c.node.op else "", 0)
     return c.emit("Expand", c.const(number, c.out_dtypes[0]), shape_value(c, c.out_shapes[0]))
@@ -259,68 +213,63 @@ def filled(c: OperatorCall) -> str:
 # elements picked by position, and written by position
 
 
-def _whole(c: OperatorCall, i: int) -> Term:
+def _whole(c: OperatorCall, i: int) -> Value:
     """Return positions as whole numbers."""
     return term(c, i, "int64")
 
 
-def _limited(c: OperatorCall, axis: int, mode: str) -> Term:
+def _limited(c: OperatorCall, axis: int, mode: str) -> Value:
     """Return positions of the second input within an axis of the first."""
     index = _whole(c, 1)
     if mode == "raise":
         return index
-    length = Term(c, c.length_value(c.shapes[0][axis]), "int64")
+    length = c.length_value(c.shapes[0][axis])
     if mode == "wrap":
         return index.then("Mod", length)
     return index.then("Max", 0).then("Min", length - 1)
 
 
-def take(c: OperatorCall) -> str:
+def take(c: OperatorCall) -> Value:
     """Gather."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
-    return c.emit("Gather", c.inputs[0], _limited(c, axis, c.a.mode).value, axis=axis)
+    return c.emit("Gather", c.inputs[0], _limited(c, axis, c.a.mode), axis=axis)
 
 
-def pick(c: OperatorCall) -> str:
+def pick(c: OperatorCall) -> Value:
     """GatherElements of one position for every place of the other axes."""
     rank = len(c.shapes[0])
     axis = normal_axis(getattr(c.a, "axis", 1), rank)
     index = _limited(c, axis, getattr(c.a, "mode", "clip"))
     if len(c.shapes[1]) < rank:
         index = index.unsqueeze(axis)
-    found = Term(c, c.emit("GatherElements", c.inputs[0], index.value, axis=axis), c.dtypes[0])
-    return found.value if getattr(c.a, "keepdims", False) or rank == 1 else found.squeeze(axis).value
+    found = c.emit("GatherElements", c.inputs[0], index, axis=axis)
+    return found if getattr(c.a, "keepdims", False) or rank == 1 else found.squeeze(axis)
 
 
-def _hits(index: Term, count: int | str) -> Term:
+def _hits(index: Value, count: int | str) -> Value:
     """Return truth values on a new last axis: where its position is the index."""
     c = index.c
     if isinstance(count, int):
         return index.unsqueeze(-1).equals(np.arange(count))
     end = c.emit("Squeeze", c.length_value(count))
-    numbers = Term(c, c.emit("Range", c.const(0, "int64"), end, c.const(1, "int64")), "int64")
+    numbers = c.emit("Range", c.const(0, "int64"), end, c.const(1, "int64"))
     return index.unsqueeze(-1).equals(numbers)
 
 
-def one_hot(c: OperatorCall) -> str:
+def one_hot(c: OperatorCall) -> Value:
     """Where the numbers of classes equal the positions; those outside of them hit none."""
     kind = computed_in("Where", c.opset, c.out_dtypes[0])
-    on, off = (Term(c, c.const(number, kind), kind) for number in (c.a.on_value, c.a.off_value))
+    on, off = (c.const(number, kind) for number in (c.a.on_value, c.a.off_value))
     return result(_hits(_whole(c, 0), c.a.depth).choose(on, off))
 
 
-def onehot_like(c: OperatorCall) -> str:
-    """Where the numbers of columns equal the positions."""
-    return result(_hits(_whole(c, 0), c.shapes[1][1]))
-
-
-def scatter_elements(c: OperatorCall) -> str:
+def scatter_elements(c: OperatorCall) -> Value:
     """ScatterElements of one element of each row."""
     places, values = _whole(c, 2).unsqueeze(1), term(c, 1, c.dtypes[0]).unsqueeze(1)
-    return c.emit("ScatterElements", c.inputs[0], places.value, values.value, axis=1)
+    return c.emit("ScatterElements", c.inputs[0], places, values, axis=1)
 
 
-def where(c: OperatorCall) -> str:
+def where(c: OperatorCall) -> Value:
     """Where; a condition of one axis chooses rows."""
     condition = term(c, 0, "bool")
     more = len(c.shapes[1]) - len(c.shapes[0])
@@ -329,51 +278,51 @@ def where(c: OperatorCall) -> str:
     return result(condition.choose(term(c, 1, kind), term(c, 2, kind)))
 
 
-def _rows(c: OperatorCall, i: int) -> Term:
+def _rows(c: OperatorCall, i: int) -> Value:
     """Return positions with one number for each axis on the last axis."""
     return _whole(c, i).transpose(*range(1, len(c.shapes[i])), 0)
 
 
-def gather_nd(c: OperatorCall) -> str:
+def gather_nd(c: OperatorCall) -> Value:
     """GatherND."""
-    found: str = c.emit("GatherND", c.inputs[0], _rows(c, 1).value)
+    found: Value = c.emit("GatherND", c.inputs[0], _rows(c, 1))
     single = len(c.shapes[1]) == 1 and c.shapes[1][0] == len(c.shapes[0])
-    return unsqueeze(c, found, 0) if single else found
+    return found.unsqueeze(0) if single else found
 
 
-def scatter_nd(c: OperatorCall) -> str:
+def scatter_nd(c: OperatorCall) -> Value:
     """ScatterND into zeros, or into an array."""
     whole, part = (c.inputs[0], c.inputs[1]) if len(c.inputs) == 3 else (_zeros(c), c.inputs[0])
-    return c.emit("ScatterND", whole, _rows(c, len(c.inputs) - 1).value, part)
+    return c.emit("ScatterND", whole, _rows(c, len(c.inputs) - 1), part)
 
 
-def _zeros(c: OperatorCall) -> str:
+def _zeros(c: OperatorCall) -> Value:
     return c.emit("Expand", c.const(0), shape_value(c, c.out_shapes[0]))
 
 
-def scatter_add_nd(c: OperatorCall) -> str:
+def scatter_add_nd(c: OperatorCall) -> Value:
     """ScatterND that adds up, into zeros or an array; before version 16 a product with rows of zeros and ones."""
     part, index = len(c.inputs) - 2, len(c.inputs) - 1
     if c.opset >= 16:
         kind = (
             "float32" if c.dtypes[0] in ("float16", "bfloat16") else c.dtypes[0]
         )  # the runtime adds no halves
-        whole = Term(c, c.inputs[0] if part else _zeros(c), c.dtypes[0]).cast(kind)
+        whole = (c.inputs[0] if part else _zeros(c)).cast(kind)
         return result(whole.then("ScatterND", _rows(c, index), term(c, part, kind), reduction="add"))
     shape = c.numbers(c.out_shapes[0])
     axes = c.length(0, index)
     steps = [prod(shape[i + 1 : axes]) for i in range(axes)]
     places = (_rows(c, index) * np.array(steps)).reduce("ReduceSum", -1)
-    flat = Term(c, c.emit("Reshape", places.value, c.ints(-1)), "int64")
+    flat = places.reshape(-1)
     kind = computed_in("MatMul", c.opset, c.dtypes[0])
     rest = prod(shape[axes:])
-    data = Term(c, c.emit("Reshape", c.inputs[part], c.ints(-1, rest)), c.dtypes[part]).cast(kind)
+    data = c.inputs[part].reshape(-1, rest).cast(kind)
     total = _hits(flat, prod(shape[:axes])).cast(kind).transpose(1, 0).then("MatMul", data)
     added = reshape(c, result(total), shape)
-    return c.emit("Add", c.inputs[0], added) if part else added
+    return c.inputs[0] + added if part else added
 
 
-def diag(c: OperatorCall) -> str:
+def diag(c: OperatorCall) -> Value:
     """A diagonal, or the matrix that has a vector on it."""
     dims, k = c.shapes[0], c.a.k
     if len(dims) == 1:
@@ -381,19 +330,19 @@ def diag(c: OperatorCall) -> str:
     rank = len(dims)
     rows, columns = normal_axis(c.a.axis1, rank), normal_axis(c.a.axis2, rank)
     rest = [i for i in range(rank) if i not in (rows, columns)]
-    x = Term(c, c.inputs[0], c.dtypes[0]).transpose(*rest, rows, columns)
+    x = c.inputs[0].transpose(*rest, rows, columns)
     numbers = np.arange(c.length(rows) * c.length(columns)).reshape(c.length(rows), c.length(columns))
     return elements(x, (*(dims[i] for i in rest), *numbers.shape), np.diagonal(numbers, k))
 
 
-def ravel_multi_index(c: OperatorCall) -> str:
+def ravel_multi_index(c: OperatorCall) -> Value:
     """Positions along several axes as one number each."""
     shape = c.a.shape
     steps = np.array([prod(shape[i + 1 :]) for i in range(len(shape))])[:, None]
     return result((_whole(c, 0) * steps).reduce("ReduceSum", 0))
 
 
-def unravel_index(c: OperatorCall) -> str:
+def unravel_index(c: OperatorCall) -> Value:
     """One number each as positions along several axes."""
     rest, found = _whole(c, 0), []
     for side in reversed(c.a.shape[1:]):
@@ -402,18 +351,18 @@ def unravel_index(c: OperatorCall) -> str:
     return result(rest.unsqueeze(0).concat(found[::-1], 0))
 
 
-def retain(c: OperatorCall) -> str:
+def retain(c: OperatorCall) -> Value:
     """Rows named by number, the others times 0."""
     rank = len(c.shapes[0])
-    index = c.emit("Reshape", _whole(c, 1).value, c.ints(-1))
+    index = _whole(c, 1).reshape(-1)
     kind = computed_in("Mul", c.opset, c.dtypes[0])
     ones = c.emit("Expand", c.const(1, kind), c.emit("Shape", index))
     zeros = c.emit("Expand", c.const(0, kind), c.length_value(c.shapes[0][0]))
-    kept = Term(c, c.emit("ScatterElements", zeros, index, ones, axis=0), kind)
+    kept = c.emit("ScatterElements", zeros, index, ones, axis=0)
     return result(term(c, 0, kind) * kept.unsqueeze(*range(1, rank)))
 
 
-def histogram(c: OperatorCall) -> tuple[str, str]:
+def histogram(c: OperatorCall) -> tuple[Value, Value]:
     """Counts of values between edges: how many reach one less how many reach the next."""
     kind = computed_in("Less", c.opset, c.dtypes[0])
     count = c.a.bin_cnt
@@ -424,10 +373,23 @@ def histogram(c: OperatorCall) -> tuple[str, str]:
         low, high = c.a.range
         steps = np.arange(count + 1)
         even = (steps * high + (count - steps) * low) / count
-        edges = Term(c, c.const(even), c.dtypes[0])
-    values = Term(c, c.emit("Reshape", c.inputs[0], c.ints(-1, 1)), c.dtypes[0]).cast(kind)
+        edges = c.const(even)
+    values = c.inputs[0].reshape(-1, 1).cast(kind)
     found = edges.cast(kind)
-    reached = values.test("GreaterOrEqual", found.slice(0, 0, count))
-    beyond = values.test("Greater", found.slice(0, count, count + 1))
+    reached = values.then("GreaterOrEqual", found.slice(0, 0, count))
+    beyond = values.then("Greater", found.slice(0, count, count + 1))
     above = reached.concat([beyond], 1).cast("int64").reduce("ReduceSum", 0)
-    return (above.slice(0, 0, count) - above.slice(0, 1, count + 1)).value, edges.value
+    return above.slice(0, 0, count) - above.slice(0, 1, count + 1), edges
+
+
+ROWS: dict[str, Builder] = {
+    "converted": lambda c: c.inputs[0].cast(c.out_dtypes[0]),
+    "unsqueeze": lambda c: c.inputs[0].unsqueeze(c.a.axis),
+    # reshape, to lengths that are worked out beforehand; one that is dynamic is left to ONNX
+    "reshape": lambda c: reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0]),
+    "reshape_like": lambda c: reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0]),
+    "broadcast_to": lambda c: _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0]),
+    "broadcast_like": lambda c: _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0]),
+    "slice": lambda c: _cut(c, c.inputs[0], _ranges(c.a)),
+    "onehot_like": lambda c: result(_hits(_whole(c, 0), c.shapes[1][1])),
+}

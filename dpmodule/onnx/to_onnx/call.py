@@ -1,184 +1,20 @@
-"""The ONNX graph that is being written, its element types and its tensors."""
+"""What a builder sees of the operator that it translates, the values in it, and by what it writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
-import onnx
 
 from ...base import ArgumentError
+from .writer import Writer, code_of, dtype_of, value_info
 
 if TYPE_CHECKING:
     import onnx
 
     from ...graph import Graph, Node
-
-CODES = {
-    "float32": onnx.TensorProto.FLOAT,
-    "float64": onnx.TensorProto.DOUBLE,
-    "float16": onnx.TensorProto.FLOAT16,
-    "bfloat16": onnx.TensorProto.BFLOAT16,
-    "uint8": onnx.TensorProto.UINT8,
-    "int8": onnx.TensorProto.INT8,
-    "uint16": onnx.TensorProto.UINT16,
-    "int16": onnx.TensorProto.INT16,
-    "uint32": onnx.TensorProto.UINT32,
-    "int32": onnx.TensorProto.INT32,
-    "uint64": onnx.TensorProto.UINT64,
-    "int64": onnx.TensorProto.INT64,
-    "bool": onnx.TensorProto.BOOL,
-}
-
-
-def code_of(dtype: str) -> int:
-    """Return ONNX's number of a dtype name."""
-    return CODES[dtype]
-
-
-def value_info(name: str, dtype: str, dims: Sequence[int | str]) -> onnx.ValueInfoProto:
-    """Return the declaration of an input or output."""
-    return onnx.helper.make_tensor_value_info(name, CODES[dtype], dims)
-
-
-def fill(found: onnx.TensorProto, name: str, array: np.ndarray[Any, Any], dtype: str) -> None:
-    """Put an array into an empty tensor of ONNX.
-
-    Args:
-        array: the elements; 16-bit patterns (uint16) where `dtype` is "bfloat16".
-    """
-    found.name, found.data_type = name, CODES[dtype]
-    found.dims.extend(array.shape)
-    found.raw_data = array.tobytes()
-
-
-# nodes and constants
-
-
-def used_values(nodes: Iterable[onnx.NodeProto], outputs: Iterable[str]) -> set[str]:
-    """Return the names of all values that nodes read, in their bodies too, and of the outputs."""
-    found = set(outputs)
-    for node in nodes:
-        found.update(node.input)
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                found |= used_values(graph.node, [each.name for each in graph.output])
-    return found
-
-
-def live_nodes(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
-    """Return the nodes on which outputs depend, in their order."""
-    wanted = set(outputs)
-    kept: list[onnx.NodeProto] = []
-    for node in reversed(nodes):
-        if wanted.intersection(node.output):
-            kept.append(node)
-            wanted |= used_values([node], ())
-    return kept[::-1]
-
-
-class Writer:
-    """Nodes and constants of one ONNX graph, or of the body of a loop or branch in it.
-
-    Args:
-        scope: what the names of all values and nodes start with.
-        taken: the names that there are already; bodies share them with what is around.
-    """
-
-    def __init__(self, opset: int, scope: str = "", taken: set[str] | None = None) -> None:
-        self.opset = opset
-        self.nodes: list[onnx.NodeProto] = []
-        self.initializers: dict[str, onnx.TensorProto] = {}
-        self._scope = scope
-        self._taken: set[str] = set() if taken is None else taken
-        self._arguments: list[onnx.ValueInfoProto] = []
-        self._constants: dict[tuple[Any, ...], str] = {}
-
-    def body(self, scope: str) -> Writer:
-        """Return a writer for the body of a loop or branch, whose names start with `scope`."""
-        return Writer(self.opset, f"{self._scope}{scope}/", self._taken)
-
-    def argument(self, dtype: str, dims: Sequence[int | str]) -> str:
-        """Return the name of a further input of a body."""
-        name = self.fresh(f"input{len(self._arguments)}")
-        self._arguments.append(value_info(name, dtype, dims))
-        return name
-
-    def graph(self, outputs: Sequence[onnx.ValueInfoProto]) -> onnx.GraphProto:
-        """Return a body with these outputs; what they do not depend on is left out."""
-        names = [each.name for each in outputs]
-        nodes = live_nodes(self.nodes, names)
-        used = used_values(nodes, names)
-        constants = [each for name, each in self.initializers.items() if name in used]
-        return onnx.helper.make_graph(nodes, self.fresh("body"), self._arguments, outputs, constants)
-
-    def take(self, names: Iterable[str]) -> None:
-        """Keep names for values that have them already."""
-        self._taken.update(names)
-
-    def fresh(self, stem: str) -> str:
-        """Return a name that no other value or node has."""
-        name, number = self._scope + stem, 0
-        while name in self._taken:
-            number += 1
-            name = f"{self._scope}{stem}_{number}"
-        self._taken.add(name)
-        return name
-
-    def node(
-        self,
-        operator: str,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
-        name: str,
-        attributes: Mapping[str, Any],
-        domain: str = "",
-    ) -> None:
-        """Write a node. Attributes that are None are left out."""
-        self.nodes.append(
-            onnx.helper.make_node(
-                operator,
-                inputs,
-                outputs,
-                name=name,
-                domain=domain,
-                **{key: value for key, value in attributes.items() if value is not None},
-            )
-        )
-
-    def constant(self, array: np.ndarray[Any, Any], dtype: str, stem: str) -> str:
-        """Return the name of a constant; equal small ones are written once."""
-        key = (dtype, array.shape, array.tobytes()) if array.size <= 64 else None
-        if key in self._constants:
-            return self._constants[key]
-        name = self.fresh(stem)
-        self.initializers[name] = onnx.TensorProto()
-        fill(self.initializers[name], name, array, dtype)
-        if key is not None:
-            self._constants[key] = name
-        return name
-
-    def piece(self, array: np.ndarray[Any, Any], dtype: str, name: str) -> str:
-        """Return the name of a constant that is a part of a parameter: the same if it is asked for again."""
-        made = onnx.TensorProto()
-        fill(made, self._scope + name, array, dtype)
-        if self.initializers.get(made.name) != made:
-            made.name = self.fresh(name)
-            self.initializers[made.name] = made
-        return made.name
-
-    def rename(self, start: int, names: Mapping[str, str]) -> None:
-        """Give values other names in the nodes from position `start`."""
-        for node in self.nodes[start:]:
-            for names_of_node in (node.input, node.output):
-                for i, name in enumerate(names_of_node):
-                    if name in names:
-                        names_of_node[i] = names[name]
-
-
-# what a builder sees of the operator that it translates, and by what it writes
 
 Dim = int | str
 """A length: a number, or a name where it is another one for other inputs. Equal names are equal lengths."""
@@ -190,12 +26,147 @@ class Untranslatable(ArgumentError):
     """An operator, attribute or shape for which ONNX has nothing."""
 
 
+_TRUTHS = frozenset(
+    ["And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor"]
+)
+_POSITIONS = frozenset(["ArgMax", "ArgMin", "NonMaxSuppression", "Shape", "Size"])
+_OF_INPUT = {"DequantizeLinear": 1, "OneHot": 2, "QuantizeLinear": 2, "Where": 1}
+"""Operators whose results have the type of another input than the first: which one."""
+
+
+class Value:
+    """A value of the ONNX graph, by its name and dtype name. Numbers beside it become constants of its type."""
+
+    __array_ufunc__ = None  # an array beside it is a number, too
+    __slots__ = ("c", "dtype", "name")
+
+    def __init__(self, c: OperatorCall, name: str, dtype: str) -> None:
+        self.c = c
+        self.name = name
+        self.dtype = dtype
+
+    def then(self, operator: str, *others: Any, **attributes: Any) -> Value:
+        """Apply an ONNX operator to this, and to more values or numbers."""
+        found: Value = self.c.emit(operator, self, *map(self._beside, others), **attributes)
+        return found
+
+    def _beside(self, other: Any) -> Value:
+        return other if isinstance(other, Value) else self.c.const(other, self.dtype)
+
+    def __add__(self, other: Any) -> Value:
+        return self.then("Add", other)
+
+    def __radd__(self, other: Any) -> Value:
+        return self.then("Add", other)
+
+    def __sub__(self, other: Any) -> Value:
+        return self.then("Sub", other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self._beside(other).then("Sub", self)
+
+    def __mul__(self, other: Any) -> Value:
+        return self.then("Mul", other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return self.then("Mul", other)
+
+    def __truediv__(self, other: Any) -> Value:
+        return self.then("Div", other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return self._beside(other).then("Div", self)
+
+    def __pow__(self, other: Any) -> Value:
+        return self.then("Pow", other)
+
+    def __neg__(self) -> Value:
+        return self.then("Neg")
+
+    def __abs__(self) -> Value:
+        return self.then("Abs")
+
+    def __and__(self, other: Value) -> Value:
+        return self.then("And", other)
+
+    def __or__(self, other: Value) -> Value:
+        return self.then("Or", other)
+
+    def __invert__(self) -> Value:
+        return self.then("Not")
+
+    def __lt__(self, other: Any) -> Value:
+        return self.then("Less", other)
+
+    def __le__(self, other: Any) -> Value:
+        return self.then("LessOrEqual", other)
+
+    def __gt__(self, other: Any) -> Value:
+        return self.then("Greater", other)
+
+    def __ge__(self, other: Any) -> Value:
+        return self.then("GreaterOrEqual", other)
+
+    def equals(self, other: Any) -> Value:
+        """Return where both are equal, as truth values."""
+        return self.then("Equal", other)
+
+    def choose(self, yes: Any, no: Any) -> Value:
+        """Return one of two values, of which one may be a number, where these truth values say so."""
+        one = yes if isinstance(yes, Value) else no
+        return self.c.emit("Where", self, one._beside(yes), one._beside(no))
+
+    def cast(self, dtype: str) -> Value:
+        """Return the elements in another type."""
+        return self if dtype == self.dtype else self.c.cast(self, dtype)
+
+    def converted(self, wanted: str) -> Value:
+        """Convert as our operators do: what has a fraction loses it, and what is too great for integers wraps."""
+        narrow = "float" in self.dtype and wanted in ("bool", "int8", "uint8", "int16", "uint16", "int32")
+        return (self.cast("int64") if narrow else self).cast(wanted)
+
+    def reduce(self, operator: str, *axes: int, keepdims: bool = False) -> Value:
+        """Reduce axes, counted from the front or from the end; ONNX has them as an attribute before version 18."""
+        if operator == "ReduceSum" or self.c.opset >= 18:
+            return self.c.emit(operator, self, self.c.ints(*axes), keepdims=int(keepdims))
+        return self.c.emit(operator, self, axes=list(axes), keepdims=int(keepdims))
+
+    def reshape(self, *dims: int) -> Value:
+        """Give another shape, in which 0 keeps a length and -1 leaves one open."""
+        return self.c.emit("Reshape", self, self.c.ints(*dims))
+
+    def unsqueeze(self, *axes: int) -> Value:
+        """Insert axes of length 1."""
+        return self.c.emit("Unsqueeze", self, self.c.ints(*axes)) if axes else self
+
+    def squeeze(self, *axes: int) -> Value:
+        """Leave out axes of length 1."""
+        return self.c.emit("Squeeze", self, self.c.ints(*axes))
+
+    def transpose(self, *order: int) -> Value:
+        """Put the axes into another order."""
+        return self if list(order) == sorted(order) else self.then("Transpose", perm=list(order))
+
+    def gather(self, index: Any, axis: int) -> Value:
+        """Pick positions along an axis; a single number leaves the axis out."""
+        return self.c.emit("Gather", self, self.c.const(index, "int64"), axis=axis)
+
+    def slice(self, axis: int, begin: int, end: int) -> Value:
+        """Cut out positions along an axis."""
+        return self.c.emit("Slice", self, self.c.ints(begin), self.c.ints(end), self.c.ints(axis))
+
+    def concat(self, others: Sequence[Value], axis: int) -> Value:
+        """Join this and others."""
+        return self.then("Concat", *others, axis=axis) if others else self
+
+
 class OperatorCall:
     """One operator of a graph on its way to ONNX.
 
     Args:
         dims: shapes of its inputs, then of its outputs.
         dtypes: dtype names of its inputs, then of its outputs.
+        names: ONNX names of its inputs.
         value_of: returns what is known of an ONNX value before the model runs.
         lengths: a value and its axis that has each dynamic length.
 
@@ -208,22 +179,21 @@ class OperatorCall:
     def __init__(
         self,
         node: Node,
-        inputs: Sequence[str],
+        names: Sequence[str],
         dims: Sequence[Dims],
         dtypes: Sequence[str],
         writer: Writer,
         value_of: Callable[[str], np.ndarray[Any, Any] | None],
-        subgraph: Callable[..., list[str]],
+        subgraph: Callable[..., list[tuple[str, str]]],
         lengths: Mapping[str, tuple[str, int]],
     ) -> None:
         self.node = node
         self.a = node.a
         self.name = node.name
-        self.inputs = tuple(inputs)
-        self.shapes = tuple(dims[: len(inputs)])
-        self.out_shapes = tuple(dims[len(inputs) :])
-        self.dtypes = tuple(dtypes[: len(inputs)])
-        self.out_dtypes = tuple(dtypes[len(inputs) :])
+        count = len(names)
+        self.inputs = tuple(Value(self, *each) for each in zip(names, dtypes))
+        self.shapes, self.out_shapes = tuple(dims[:count]), tuple(dims[count:])
+        self.dtypes, self.out_dtypes = tuple(dtypes[:count]), tuple(dtypes[count:])
         self.opset = writer.opset
         self._dims = tuple(dims)
         self._writer = writer
@@ -237,47 +207,76 @@ class OperatorCall:
         record = self.node.op.onnx if self.node.op is not None else None
         return record.type if record is not None else ""
 
-    def on(self, inputs: Sequence[str], dtypes: Sequence[str]) -> OperatorCall:
+    def on(self, inputs: Sequence[Value], out_dtypes: Sequence[str]) -> OperatorCall:
         """Return the same call on other values of the same shapes; their elements are known where the inputs' are.
 
         Args:
-            dtypes: dtype names of these inputs, then of the outputs.
+            out_dtypes: dtype names of the outputs.
         """
-        before = dict(zip(inputs, self.inputs))
-
-        def value_of(name: str) -> np.ndarray[Any, Any] | None:
-            return self._value_of(before.get(name, name))
-
+        names = [x.name for x in inputs]
+        before = {name: x.name for name, x in zip(names, self.inputs)}
         return OperatorCall(
-            self.node, inputs, self._dims, dtypes, self._writer, value_of, self._subgraph, self._lengths
+            self.node,
+            names,
+            self._dims,
+            [*(x.dtype for x in inputs), *out_dtypes],
+            self._writer,
+            lambda name: self._value_of(before.get(name, name)),
+            self._subgraph,
+            self._lengths,
         )
 
     @overload
     def emit(
-        self, operator: str, *inputs: str, outputs: Literal[1] = ..., domain: str = ..., **attributes: Any
-    ) -> str: ...
+        self, operator: str, *inputs: Value | str, outputs: Literal[1] = ..., **attributes: Any
+    ) -> Value: ...
 
     @overload
-    def emit(
-        self, operator: str, *inputs: str, outputs: int, domain: str = ..., **attributes: Any
-    ) -> Any: ...
+    def emit(self, operator: str, *inputs: Value | str, outputs: int, **attributes: Any) -> Any: ...
 
-    def emit(self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
-        """Write an ONNX node and return the name of its output, or a tuple of names if there are several.
+    def emit(
+        self, operator: str, *inputs: Value | str, outputs: int = 1, domain: str = "", **attributes: Any
+    ) -> Any:
+        """Write an ONNX node and return its output, or a tuple if there are several.
 
         Args:
+            inputs: "" leaves one out.
             domain: the operator's domain; "" = ONNX's own.
             attributes: as ONNX names them; None leaves one out.
         """
         label = self._writer.fresh(f"{self.name}/{operator}")
         names = [label] if outputs == 1 else [self._writer.fresh(f"{label}:{i}") for i in range(outputs)]
-        while inputs and not inputs[-1]:
-            inputs = inputs[:-1]
-        self._writer.node(operator, inputs, names, label, attributes, domain)
-        return names[0] if outputs == 1 else tuple(names)
+        given = [x if isinstance(x, str) else x.name for x in inputs]
+        while given and not given[-1]:
+            given.pop()
+        self._writer.node(operator, given, names, label, attributes, domain)
+        dtypes = self._dtypes_of(operator, inputs, attributes)
+        found = [Value(self, name, dtypes[min(i, len(dtypes) - 1)]) for i, name in enumerate(names)]
+        return found[0] if outputs == 1 else tuple(found)
 
-    def const(self, value: Any, dtype: str | None = None) -> str:
-        """Return the name of a constant of any shape, in the type of the first input unless `dtype` names another."""
+    def _dtypes_of(
+        self, operator: str, inputs: Sequence[Value | str], attributes: Mapping[str, Any]
+    ) -> list[str]:
+        """Return the dtype names of an operator's outputs; more outputs than names have the type of the last."""
+        graph = attributes.get("body", attributes.get("then_branch"))
+        if graph is not None:  # the first output of a loop's body is its condition
+            codes = [each.type.tensor_type.elem_type for each in graph.output][operator == "Loop" :]
+            return [dtype_of(code) for code in codes]
+        if operator in _TRUTHS:
+            return ["bool"]
+        if operator in _POSITIONS:
+            return ["int64"]
+        if operator in ("ConvInteger", "MatMulInteger"):
+            return ["int32"]
+        code = attributes.get("to", attributes.get("dtype"))
+        if code is not None:
+            return [dtype_of(code)]
+        source = inputs[_OF_INPUT.get(operator, 0)] if inputs else ""
+        found = self.dtypes[0] if isinstance(source, str) else source.dtype
+        return [found, "int64"] if operator == "TopK" else [found]
+
+    def const(self, value: Any, dtype: str | None = None) -> Value:
+        """Return a constant of any shape, in the type of the first input unless `dtype` names another."""
         dtype = dtype or self.dtypes[0]
         if dtype == "bfloat16":
             bits = np.ascontiguousarray(value, np.float32).reshape(np.shape(value)).view(np.uint32)
@@ -287,29 +286,29 @@ class OperatorCall:
                 over="ignore", invalid="ignore"
             ):  # what is too great becomes infinite, as everywhere
                 array = np.asarray(value).astype(dtype)
-        return self._writer.constant(array, dtype, f"{self.name}/constant")
+        return Value(self, self._writer.constant(array, dtype, f"{self.name}/constant"), dtype)
 
-    def piece(self, value: np.ndarray[Any, Any], name: str) -> str:
-        """Return the name of a constant that is a part of a parameter; equal ones of others are not shared."""
-        return self._writer.piece(value, self.dtypes[0], name)
+    def piece(self, value: np.ndarray[Any, Any], name: str) -> Value:
+        """Return a constant that is a part of a parameter; equal ones of others are not shared."""
+        return Value(self, self._writer.piece(value, self.dtypes[0], name), self.dtypes[0])
 
-    def ints(self, *values: int) -> str:
-        """Return the name of a constant: these numbers, int64 in one axis."""
+    def ints(self, *values: int) -> Value:
+        """Return a constant: these numbers, int64 in one axis."""
         return self.const(np.array(values, np.int64), "int64")
 
-    def cast(self, value: str, dtype: str) -> str:
+    def cast(self, value: Value | str, dtype: str) -> Value:
         """Return a value in another type."""
         return self.emit("Cast", value, to=code_of(dtype))
 
     def value(self, i: int) -> np.ndarray[Any, Any] | None:
         """Return the elements of input `i` where they are known before the model runs: those of a parameter."""
-        return self._value_of(self.inputs[i])
+        return self._value_of(self.inputs[i].name)
 
     def known_value(self, i: int) -> np.ndarray[Any, Any]:
         """Return the elements of input `i`, which have to be known."""
         found = self.value(i)
         if found is None:
-            self.refuse(f"its input {self.inputs[i]!r} is no parameter, and ONNX wants it to be known")
+            self.refuse(f"its input {self.inputs[i].name!r} is no parameter, and ONNX wants it to be known")
         return found
 
     def length(self, axis: int, i: int = 0) -> int:
@@ -317,7 +316,7 @@ class OperatorCall:
         found = self.shapes[i][axis]
         if isinstance(found, str):
             self.refuse(
-                f"axis {axis} of its input {self.inputs[i]!r} is dynamic ({found}), expected a fixed length"
+                f"axis {axis} of its input {self.inputs[i].name!r} is dynamic ({found}), expected a fixed length"
             )
         return found
 
@@ -328,7 +327,7 @@ class OperatorCall:
                 self.refuse(f"axis {axis} of the shape {shape} is dynamic ({dim}), expected a fixed length")
         return tuple(dim for dim in shape if isinstance(dim, int))
 
-    def length_value(self, dim: Dim) -> str:
+    def length_value(self, dim: Dim) -> Value:
         """Return a length as an int64 value of one element; a dynamic one is read from a value that has it."""
         if isinstance(dim, int):
             return self.ints(dim)
@@ -338,16 +337,17 @@ class OperatorCall:
         return self.emit("Gather", self.emit("Shape", value), self.ints(axis))
 
     def run(
-        self, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
-    ) -> list[str]:
-        """Write the operators of a subgraph, and return the names of its outputs.
+        self, graph: Graph, values: Sequence[Value], dims: Sequence[Dims], dtypes: Sequence[str]
+    ) -> list[Value]:
+        """Write the operators of a subgraph, and return its outputs.
 
         Args:
-            values: ONNX names of its variables, in the order of ``graph.inputs``.
+            values: those of its variables, in the order of ``graph.inputs``.
             dims: their shapes.
             dtypes: their dtype names.
         """
-        return self._subgraph(self._writer, graph, values, dims, dtypes)
+        names = [value.name for value in values]
+        return [Value(self, *each) for each in self._subgraph(self._writer, graph, names, dims, dtypes)]
 
     def inside(self, name: str) -> OperatorCall:
         """Return a call that writes into the body of a loop or branch, which sees all values made so far."""
@@ -355,11 +355,11 @@ class OperatorCall:
         found._writer = self._writer.body(f"{self.name}/{name}")
         return found
 
-    def argument(self, dtype: str, dims: Dims) -> str:
-        """Return the name of a further input of the body that this call writes into."""
-        return self._writer.argument(dtype, dims)
+    def argument(self, dtype: str, dims: Dims) -> Value:
+        """Return a further input of the body that this call writes into."""
+        return Value(self, self._writer.argument(dtype, dims), dtype)
 
-    def graph(self, outputs: Sequence[str], dtypes: Sequence[str], dims: Sequence[Dims]) -> onnx.GraphProto:
+    def graph(self, outputs: Sequence[Value], dtypes: Sequence[str], dims: Sequence[Dims]) -> onnx.GraphProto:
         """Return what this call wrote, as the body of a loop or branch.
 
         Args:
@@ -367,7 +367,7 @@ class OperatorCall:
             dtypes: their dtype names.
             dims: their shapes.
         """
-        given = [self.emit("Identity", value) for value in outputs]
+        given = [self.emit("Identity", value).name for value in outputs]
         return self._writer.graph([value_info(*each) for each in zip(given, dtypes, dims)])
 
     def refuse(self, why: str) -> NoReturn:

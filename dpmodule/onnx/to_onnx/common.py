@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from .call import CODES, Dims, OperatorCall
+from .call import Dims, OperatorCall, Value
+from .writer import CODES
 
 _IN_SCHEMAS = {"float32": "float", "float64": "double"}
 
@@ -77,7 +78,7 @@ def most_inputs(operator: str, opset: int) -> int:
     return int(onnx.defs.get_schema(operator, opset, "").max_input)
 
 
-Builder = Callable[[OperatorCall], str | Sequence[str]]
+Builder = Callable[[OperatorCall], Value | Sequence[Value]]
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
@@ -95,15 +96,15 @@ def in_floats(half: bool = True, double: bool = False) -> Callable[[Builder], Bu
 
     def declare(builder: Builder) -> Builder:
         @wraps(builder)
-        def build(c: OperatorCall) -> str | Sequence[str]:
+        def build(c: OperatorCall) -> Value | Sequence[Value]:
             types = {t for t in (*c.dtypes, *c.out_dtypes) if t in _FLOATS}
             dtype = _computed_in(types, half, double)
             if types <= {dtype}:
                 return builder(c)
             found = builder(_converted(c, dtype))
-            outputs = [found] if isinstance(found, str) else found
+            outputs = [found] if isinstance(found, Value) else found
             return [
-                c.cast(value, wanted) if wanted in types - {dtype} else value
+                value.cast(wanted) if wanted in types - {dtype} else value
                 for value, wanted in zip(outputs, c.out_dtypes)
             ]
 
@@ -120,33 +121,14 @@ def _computed_in(types: set[str], half: bool, double: bool) -> str:
 
 def _converted(c: OperatorCall, dtype: str) -> OperatorCall:
     """Return a call whose floating inputs have been cast."""
-    inputs = [c.cast(x, dtype) if t in _FLOATS - {dtype} else x for x, t in zip(c.inputs, c.dtypes)]
-    return c.on(inputs, [dtype if t in _FLOATS else t for t in (*c.dtypes, *c.out_dtypes)])
+    inputs = [x.cast(dtype) if x.dtype in _FLOATS else x for x in c.inputs]
+    return c.on(inputs, [dtype if t in _FLOATS else t for t in c.out_dtypes])
 
 
 # operators in the form of the chosen opset
 
 
-def unsqueeze(c: OperatorCall, value: str, *axes: int) -> str:
-    """Insert axes of length 1."""
-    return c.emit("Unsqueeze", value, c.ints(*axes))
-
-
-def squeeze(c: OperatorCall, value: str, *axes: int) -> str:
-    """Leave out axes of length 1."""
-    return c.emit("Squeeze", value, c.ints(*axes))
-
-
-def reduce(c: OperatorCall, operator: str, value: str, axes: Sequence[int], keepdims: bool) -> str:
-    """Reduce axes by an operator such as "ReduceMax", whose axes are an attribute before version 18."""
-    if operator == "ReduceSum" or c.opset >= 18:
-        found: str = c.emit(operator, value, c.ints(*axes), keepdims=int(keepdims))
-    else:
-        found = c.emit(operator, value, axes=list(axes), keepdims=int(keepdims))
-    return found
-
-
-def shape_value(c: OperatorCall, dims: Dims, sources: Sequence[tuple[str, Dims]] = ()) -> str:
+def shape_value(c: OperatorCall, dims: Dims, sources: Sequence[tuple[Value, Dims]] = ()) -> Value:
     """Return a shape as an int64 value; dynamic lengths are read from `sources`, values and their shapes.
 
     By default these are the inputs of the call.
@@ -158,23 +140,14 @@ def shape_value(c: OperatorCall, dims: Dims, sources: Sequence[tuple[str, Dims]]
     return parts[0] if len(parts) == 1 else c.emit("Concat", *parts, axis=0)
 
 
-def _length(c: OperatorCall, dim: str, sources: Sequence[tuple[str, Dims]]) -> str:
+def _length(c: OperatorCall, dim: str, sources: Sequence[tuple[Value, Dims]]) -> Value:
     for value, shape in sources:
         if dim in shape:
             return c.emit("Gather", c.emit("Shape", value), c.ints(shape.index(dim)))
     return c.length_value(dim)
 
 
-def in_type(c: OperatorCall, value: str, found: str, wanted: str) -> str:
-    """Convert as our operators do: what has a fraction loses it, and what is too great for integers wraps."""
-    if found == wanted:
-        return value
-    if "float" in found and wanted in ("bool", "int8", "uint8", "int16", "uint16", "int32"):
-        value = c.cast(value, "int64")
-    return c.cast(value, wanted)
-
-
-def reshape(c: OperatorCall, value: str, dims: Dims, found: Dims | None = None) -> str:
+def reshape(c: OperatorCall, value: Value, dims: Dims, found: Dims | None = None) -> Value:
     """Reshape a value: a shape with one dynamic length needs no other value.
 
     `found` is the shape of the value, if that may have equal dynamic lengths in the same places.
@@ -189,7 +162,7 @@ def reshape(c: OperatorCall, value: str, dims: Dims, found: Dims | None = None) 
     return c.emit("Reshape", value, shape)
 
 
-def move_axis(c: OperatorCall, value: str, rank: int, source: int, target: int) -> str:
+def move_axis(c: OperatorCall, value: Value, rank: int, source: int, target: int) -> Value:
     """Move an axis of a value to another place."""
     source, target = source % rank, target % rank
     if source == target:
@@ -199,7 +172,7 @@ def move_axis(c: OperatorCall, value: str, rank: int, source: int, target: int) 
     return c.emit("Transpose", value, perm=order)
 
 
-def length_of(c: OperatorCall, value: str, dims: Dims, axis: int) -> str:
+def length_of(c: OperatorCall, value: Value, dims: Dims, axis: int) -> Value:
     """Return the length of an axis of a value, as an int64 value without axes."""
     dim = dims[axis]
     if isinstance(dim, int):
@@ -207,7 +180,7 @@ def length_of(c: OperatorCall, value: str, dims: Dims, axis: int) -> str:
     return c.emit("Gather", c.emit("Shape", value), c.const(axis, "int64"))
 
 
-def positions(c: OperatorCall, value: str, dims: Dims, axis: int) -> str:
+def positions(c: OperatorCall, value: Value, dims: Dims, axis: int) -> Value:
     """Return the numbers 0, 1, ... along an axis of a value, as an int64 value of as many axes."""
     dim = dims[axis]
     if isinstance(dim, int):
@@ -216,186 +189,74 @@ def positions(c: OperatorCall, value: str, dims: Dims, axis: int) -> str:
         end = length_of(c, value, dims, axis)
         count = c.emit("Range", c.const(0, "int64"), end, c.const(1, "int64"))
     after = len(dims) - 1 - axis % len(dims)
-    return unsqueeze(c, count, *range(1, after + 1)) if after else count
+    return count.unsqueeze(*range(1, after + 1)) if after else count
+
+
+def windows(c: OperatorCall) -> dict[str, Any]:
+    """Return what ONNX calls the windows that a convolution's attributes describe."""
+    a, rank = c.a, len(c.a.kernel)
+    return {
+        "kernel_shape": a.kernel,
+        "strides": a.stride or (1,) * rank,
+        "dilations": a.dilate or (1,) * rank,
+        "pads": (a.pad or (0,) * rank) * 2,
+    }
 
 
 # formulas
 
 
-class Term:
-    """A value in a formula, by its ONNX name and dtype name. Numbers beside it become constants of its type."""
-
-    def __init__(self, c: OperatorCall, value: str, dtype: str) -> None:
-        self.c = c
-        self.value = value
-        self.dtype = dtype
-
-    def then(self, operator: str, *others: Any, **attributes: Any) -> Term:
-        """Apply an ONNX operator to this, and to more terms or numbers."""
-        names = [self._name(other) for other in others]
-        return Term(self.c, self.c.emit(operator, self.value, *names, **attributes), self.dtype)
-
-    def _name(self, other: Any) -> str:
-        return other.value if isinstance(other, Term) else self.c.const(other, self.dtype)
-
-    def _reversed(self, operator: str, other: Any) -> Term:
-        return Term(self.c, self.c.emit(operator, self._name(other), self.value), self.dtype)
-
-    def __add__(self, other: Any) -> Term:
-        return self.then("Add", other)
-
-    def __radd__(self, other: Any) -> Term:
-        return self.then("Add", other)
-
-    def __sub__(self, other: Any) -> Term:
-        return self.then("Sub", other)
-
-    def __rsub__(self, other: Any) -> Term:
-        return self._reversed("Sub", other)
-
-    def __mul__(self, other: Any) -> Term:
-        return self.then("Mul", other)
-
-    def __rmul__(self, other: Any) -> Term:
-        return self.then("Mul", other)
-
-    def __truediv__(self, other: Any) -> Term:
-        return self.then("Div", other)
-
-    def __rtruediv__(self, other: Any) -> Term:
-        return self._reversed("Div", other)
-
-    def __pow__(self, other: Any) -> Term:
-        return self.then("Pow", other)
-
-    def __neg__(self) -> Term:
-        return self.then("Neg")
-
-    def __abs__(self) -> Term:
-        return self.then("Abs")
-
-    def __lt__(self, other: Any) -> Term:
-        return self.test("Less", other)
-
-    def __le__(self, other: Any) -> Term:
-        return self.test("LessOrEqual", other)
-
-    def __gt__(self, other: Any) -> Term:
-        return self.test("Greater", other)
-
-    def __ge__(self, other: Any) -> Term:
-        return self.test("GreaterOrEqual", other)
-
-    def test(self, operator: str, other: Any) -> Term:
-        """Apply a comparison, whose result are truth values."""
-        return Term(self.c, self.c.emit(operator, self.value, self._name(other)), "bool")
-
-    def equals(self, other: Any) -> Term:
-        """Return where both are equal, as truth values."""
-        return self.test("Equal", other)
-
-    def choose(self, yes: Any, no: Any) -> Term:
-        """Return one of two terms, of which one may be a number, where these truth values say so."""
-        one = yes if isinstance(yes, Term) else no
-        return Term(self.c, self.c.emit("Where", self.value, one._name(yes), one._name(no)), one.dtype)
-
-    def cast(self, dtype: str) -> Term:
-        """Return the elements in another type."""
-        return self if dtype == self.dtype else Term(self.c, self.c.cast(self.value, dtype), dtype)
-
-    def converted(self, dtype: str) -> Term:
-        """Return the elements in a type of ours; see `in_type`."""
-        return Term(self.c, in_type(self.c, self.value, self.dtype, dtype), dtype)
-
-    def reduce(self, operator: str, *axes: int, keepdims: bool = False) -> Term:
-        """Reduce axes, counted from the front or from the end."""
-        return Term(self.c, reduce(self.c, operator, self.value, axes, keepdims), self.dtype)
-
-    def unsqueeze(self, *axes: int) -> Term:
-        """Insert axes of length 1."""
-        return Term(self.c, unsqueeze(self.c, self.value, *axes), self.dtype) if axes else self
-
-    def squeeze(self, *axes: int) -> Term:
-        """Leave out axes of length 1."""
-        return Term(self.c, squeeze(self.c, self.value, *axes), self.dtype)
-
-    def transpose(self, *order: int) -> Term:
-        """Put the axes into another order."""
-        return self if list(order) == sorted(order) else self.then("Transpose", perm=list(order))
-
-    def gather(self, index: Any, axis: int) -> Term:
-        """Pick positions along an axis; a single number leaves the axis out."""
-        return Term(
-            self.c, self.c.emit("Gather", self.value, self.c.const(index, "int64"), axis=axis), self.dtype
-        )
-
-    def slice(self, axis: int, begin: int, end: int) -> Term:
-        """Cut out positions along an axis."""
-        names = [self.c.ints(begin), self.c.ints(end), self.c.ints(axis)]
-        return Term(self.c, self.c.emit("Slice", self.value, *names), self.dtype)
-
-    def concat(self, others: Sequence[Term], axis: int) -> Term:
-        """Join this and others."""
-        return self.then("Concat", *others, axis=axis) if others else self
-
-
-def term(c: OperatorCall, i: int, dtype: str | None = None) -> Term:
+def term(c: OperatorCall, i: int, dtype: str | None = None) -> Value:
     """Return input `i` in a type; default: the one in which formulas are computed."""
-    return Term(c, c.inputs[i], c.dtypes[i]).cast(dtype or working_type(c.dtypes[i]))
+    return c.inputs[i].cast(dtype or working_type(c.dtypes[i]))
 
 
-def result(found: Term, i: int = 0) -> str:
-    """Return a term in the type of the operator's output `i`."""
-    return found.converted(found.c.out_dtypes[i]).value
+def result(found: Value, i: int = 0) -> Value:
+    """Return a value in the type of the operator's output `i`."""
+    return found.converted(found.c.out_dtypes[i])
 
 
 # elements of matrices
 
 
-def elements(x: Term, dims: tuple[int | str, ...], places: np.ndarray) -> str:
+def elements(x: Value, dims: tuple[int | str, ...], places: np.ndarray) -> Value:
     """Pick elements of matrices of shape `dims` by their numbers, row by row."""
     c = x.c
-    flat = reshape(c, x.value, (*dims[:-2], int(dims[-2]) * int(dims[-1])), dims)
-    return Term(c, flat, x.dtype).gather(places, len(dims) - 2).value
+    flat = reshape(c, x, (*dims[:-2], int(dims[-2]) * int(dims[-1])), dims)
+    return flat.gather(places, len(dims) - 2)
 
 
-def matrices(c: OperatorCall, places: np.ndarray) -> str:
+def matrices(c: OperatorCall, places: np.ndarray) -> Value:
     """Lay the last axis out as matrices: the number of an element, counted from 1, at each place, 0 for zero."""
     rank = len(c.shapes[0])
     kind = computed_in("Pad", c.opset, c.dtypes[0])
-    x = Term(c, c.inputs[0], c.dtypes[0]).cast(kind)
+    x = c.inputs[0].cast(kind)
     widths = [0] * (2 * rank)
     widths[rank - 1] = 1
-    padded = Term(c, c.emit("Pad", x.value, c.ints(*widths)), kind)
+    padded = c.emit("Pad", x, c.ints(*widths))
     return result(padded.gather(places, rank - 1))
 
 
 # the gamma function, from logarithms and a sine: ONNX has none
 
 _SHIFT = 7
-_LANCZOS = (
-    0.99999999999980993,
-    676.5203681218851,
-    -1259.1392167224028,
-    771.32342877765313,
-    -176.61502916214059,
-    12.507343278686905,
-    -0.13857109526572012,
-    9.9843695780195716e-6,
-    1.5056327351493116e-7,
-)
+_LANCZOS = """
+0.99999999999980993 676.5203681218851 -1259.1392167224028 771.32342877765313 -176.61502916214059
+12.507343278686905 -0.13857109526572012 9.9843695780195716e-6 1.5056327351493116e-7
+"""
 """Coefficients for a shift of 7 and nine terms, good to 15 digits.
 
 Source: Lanczos, "A precision approximation of the gamma function", 1964, as tabled by Godfrey.
 """
 
 
-def log_gamma(x: Term) -> Term:
+def log_gamma(x: Value) -> Value:
     """Return the logarithm of the gamma function's magnitude; x is of double precision."""
     left = x < 0.5
     z = left.choose(1 - x, x) - 1
-    total = _LANCZOS[1] / (z + 1) + _LANCZOS[0]
-    for i, each in enumerate(_LANCZOS[2:], start=2):
+    start, *others = map(float, _LANCZOS.split())
+    total = others[0] / (z + 1) + start
+    for i, each in enumerate(others[1:], start=2):
         total = total + each / (z + i)
     middle = z + (_SHIFT + 0.5)
     # so that an infinite argument gives no difference of infinities
@@ -407,7 +268,7 @@ def log_gamma(x: Term) -> Term:
     return left.choose((math.pi / sine).then("Log") - right_of, right_of)
 
 
-def gamma_of(x: Term) -> Term:
+def gamma_of(x: Value) -> Value:
     """Return the gamma function, NaN at negative whole numbers; x is of double precision."""
     floor = x.then("Floor")
     odd = floor.then("Mod", 2, fmod=1)

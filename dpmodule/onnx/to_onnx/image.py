@@ -11,20 +11,20 @@ import torch
 from ...ops.image.color import PCA
 from ...ops.image.geometry import make_border, new_size
 from ...ops.image.resize import AREA, LINEAR, NEAREST, pick_method, resize, taps_of, whole_taps
-from .call import Dims, OperatorCall
-from .common import in_floats, reshape, shape_value, unsqueeze
+from .call import Dims, OperatorCall, Value
+from .common import Builder, in_floats, reshape, shape_value
 
 F4 = "float32"
 
 
-def image_to_tensor(c: OperatorCall) -> str:
+def image_to_tensor(c: OperatorCall) -> Value:
     """Channels of 0 to 1."""
     rank = len(c.shapes[0])
     order = [*range(rank - 3), rank - 1, rank - 3, rank - 2]
-    return c.emit("Div", c.cast(c.emit("Transpose", c.inputs[0], perm=order), F4), c.const(255.0, F4))
+    return c.emit("Transpose", c.inputs[0], perm=order).cast(F4) / 255.0
 
 
-def image_normalize(c: OperatorCall) -> str:
+def image_normalize(c: OperatorCall) -> Value:
     """Less the mean, over the deviation."""
     channels = c.length(-3)
     mean, std = (
@@ -32,12 +32,12 @@ def image_normalize(c: OperatorCall) -> str:
         for values in (c.a.mean, c.a.std)
     )
     kind = c.dtypes[0]
-    x = c.inputs[0] if kind == F4 else c.cast(c.inputs[0], F4)
-    found = c.emit("Div", c.emit("Sub", x, mean), std)
-    return found if kind == F4 else c.cast(found, kind)
+    x = c.inputs[0].cast(F4)
+    found = (x - mean) / std
+    return found.cast(kind)
 
 
-def image_crop(c: OperatorCall) -> str:
+def image_crop(c: OperatorCall) -> Value:
     """Slice."""
     a = c.a
     return c.emit(
@@ -45,38 +45,38 @@ def image_crop(c: OperatorCall) -> str:
     )
 
 
-def image_flip(c: OperatorCall) -> str:
+def image_flip(c: OperatorCall) -> Value:
     """Slice that runs backwards."""
     axis = 1 if c.node.op is not None and c.node.op.name.endswith("left_right") else 0
     return c.emit("Slice", c.inputs[0], c.ints(-1), c.ints(-(2**31)), c.ints(axis), c.ints(-1))
 
 
-def image_adjust_lighting(c: OperatorCall) -> str:
+def image_adjust_lighting(c: OperatorCall) -> Value:
     """Add of a colour."""
     x, kind = c.inputs[0], c.dtypes[0]
     if c.length(2) == 1:
         return x
     added = np.array(PCA, "f4") @ np.array(c.a.alpha, "f4")
-    found = c.emit("Add", x if kind == F4 else c.cast(x, F4), c.const(added, F4))
+    found = (x.cast(F4)) + c.const(added, F4)
     if kind == "uint8":
         found = c.emit("Clip", found, c.const(0.0, F4), c.const(255.0, F4))
-    return found if kind == F4 else c.cast(found, kind)
+    return found.cast(kind)
 
 
-def image_border(c: OperatorCall) -> str:
+def image_border(c: OperatorCall) -> Value:
     """Gather of pixels, among which the constant is the last one."""
     a, (height, width, channels) = c.a, c.numbers(c.shapes[0])
     places = torch.arange(height * width, dtype=torch.float64).view(height, width, 1)
     index = make_border(places, a.top, a.bot, a.left, a.right, a.type, (height * width,))
     # one pixel under a row of the constant
     border = make_border(torch.zeros((1, 1, channels)), 1, 0, 0, 0, 0, a.values or (a.value,) * channels)
-    pixels = c.emit("Reshape", c.inputs[0], c.ints(-1, channels))
+    pixels = c.inputs[0].reshape(-1, channels)
     if bool((index == height * width).any()):
         pixels = c.emit("Concat", pixels, c.const(border[0].numpy()), axis=0)
     return c.emit("Gather", pixels, c.const(index[:, :, 0].numpy(), "int64"), axis=0)
 
 
-def image_resize(c: OperatorCall) -> str:
+def image_resize(c: OperatorCall) -> Value:
     """Gather of the nearest pixels, or a matrix for each axis."""
     a, kind = c.a, c.dtypes[0]
     old = (c.length(-3), c.length(-2))
@@ -101,10 +101,10 @@ def image_resize(c: OperatorCall) -> str:
     return _mixed(c, old, new, method)
 
 
-def _mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int], method: int) -> str:
+def _mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int], method: int) -> Value:
     """Multiply the columns, then the rows, by matrices of weights."""
     wide = "float64" if c.dtypes[0] == "float64" else F4
-    x = c.inputs[0] if c.dtypes[0] == wide else c.cast(c.inputs[0], wide)
+    x = c.inputs[0].cast(wide)
     # (..., H, W, C): the columns are the rows of W x C matrices
     across = c.emit("MatMul", c.const(_matrix(old[1], new[1], method, 1), wide), x)
     rank = len(c.shapes[0])
@@ -112,29 +112,29 @@ def _mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int], method: 
     down = c.emit(
         "MatMul", c.const(_matrix(old[0], new[0], method, 0), wide), c.emit("Transpose", across, perm=order)
     )
-    found: str = c.emit("Transpose", down, perm=order)
-    return found if c.dtypes[0] == wide else c.cast(found, c.dtypes[0])
+    found: Value = c.emit("Transpose", down, perm=order)
+    return found.cast(c.dtypes[0])
 
 
-def _whole_mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int]) -> str:
+def _whole_mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int]) -> Value:
     """Mix two neighbours along each axis in whole numbers, columns first."""
     rank, kind = len(c.shapes[0]), "int32"
-    x = c.cast(c.inputs[0], kind)
+    x = c.inputs[0].cast(kind)
     columns, across = taps_of(old[1], new[1], LINEAR, True)
     rows, down = taps_of(old[0], new[0], LINEAR, False)
     parts = []
     for pixels, weights in zip(columns, whole_taps(across)):
         part = c.emit("Gather", x, c.const(pixels.numpy(), "int64"), axis=rank - 2)
-        parts.append(c.emit("Mul", part, c.const(weights.numpy()[:, None], kind)))
-    mixed = c.emit("Div", c.emit("Add", *parts), c.const(16, kind))
+        parts.append(part * c.const(weights.numpy()[:, None], kind))
+    mixed = c.emit("Add", *parts) / 16
     parts = []
     for pixels, weights in zip(rows, whole_taps(down)):
         part = c.emit("Gather", mixed, c.const(pixels.numpy(), "int64"), axis=rank - 3)
-        product = c.emit("Mul", part, c.const(weights.numpy()[:, None, None], kind))
-        parts.append(c.emit("Div", product, c.const(1 << 16, kind)))
-    total = c.emit("Add", c.emit("Add", *parts), c.const(2, kind))
-    found = c.emit("Clip", c.emit("Div", total, c.const(4, kind)), c.const(0, kind), c.const(255, kind))
-    return c.cast(found, "uint8")
+        product = part * c.const(weights.numpy()[:, None, None], kind)
+        parts.append(product / (1 << 16))
+    total = c.emit("Add", *parts) + 2
+    found = c.emit("Clip", total / 4, c.const(0, kind), c.const(255, kind))
+    return found.cast("uint8")
 
 
 @cache
@@ -155,7 +155,7 @@ def _matrix(old: int, new: int, method: int, axis: int) -> np.ndarray[Any, Any]:
 # images that are cut, enlarged or read at other places
 
 
-def crop(c: OperatorCall) -> str:
+def crop(c: OperatorCall) -> Value:
     """Slice of height and width."""
     x, part = c.inputs[0], c.out_shapes[0][2:]
     if c.a.center_crop:
@@ -166,12 +166,12 @@ def crop(c: OperatorCall) -> str:
     if all(isinstance(n, int) for n in part):
         ends = c.ints(*(o + n for o, n in zip(offset, c.numbers(part))))
     else:
-        ends = c.emit("Add", shape_value(c, part, [(c.inputs[-1], c.shapes[-1])]), c.ints(*offset))
+        ends = shape_value(c, part, [(c.inputs[-1], c.shapes[-1])]) + c.ints(*offset)
     return c.emit("Slice", x, c.ints(*offset), ends, c.ints(2, 3))
 
 
 @in_floats()
-def upsampling(c: OperatorCall) -> str:
+def upsampling(c: OperatorCall) -> Value:
     """ConvTranspose with the given weight, or Resize to the nearest pixel."""
     if c.a.sample_type == "bilinear":
         return _enlarged_by_weight(c)
@@ -181,7 +181,7 @@ def upsampling(c: OperatorCall) -> str:
     return c.emit("Concat", *images, axis=1) if c.a.multi_input_mode == "concat" else c.emit("Sum", *images)
 
 
-def _enlarged_by_weight(c: OperatorCall) -> str:
+def _enlarged_by_weight(c: OperatorCall) -> Value:
     scale = c.a.scale
     size = 2 * scale - scale % 2
     return c.emit(
@@ -194,7 +194,7 @@ def _enlarged_by_weight(c: OperatorCall) -> str:
     )
 
 
-def _repeated(c: OperatorCall, i: int) -> str:
+def _repeated(c: OperatorCall, i: int) -> Value:
     """Return an input whose pixels are repeated until it is as large as the output."""
     factor = c.a.scale if i == 0 else c.length(2) * c.a.scale // c.length(2, i)
     if factor == 1:
@@ -211,7 +211,7 @@ def _repeated(c: OperatorCall, i: int) -> str:
 
 
 @in_floats()
-def bilinear_resize(c: OperatorCall) -> str:
+def bilinear_resize(c: OperatorCall) -> Value:
     """Resize; an axis of one output pixel shows the first of the data."""
     x, part = c.inputs[0], c.out_shapes[0][2:]
     single = [axis for axis, n in enumerate(part, 2) if n == 1]
@@ -223,12 +223,14 @@ def bilinear_resize(c: OperatorCall) -> str:
     return c.emit("Resize", x, "", "", size, mode="linear", coordinate_transformation_mode=mode)
 
 
-def _sampled(c: OperatorCall, x: str, grid: str) -> str:
+def _sampled(c: OperatorCall, x: Value, grid: Value) -> Value:
     """Read images at the places of a grid (N, 2, h, w)."""
     return _sampled_at(c, x, c.emit("Transpose", grid, perm=[0, 2, 3, 1]), "bilinear", "zeros", True)
 
 
-def _sampled_at(c: OperatorCall, x: str, places: str, mode: str, padding: str, align_corners: bool) -> str:
+def _sampled_at(
+    c: OperatorCall, x: Value, places: Value, mode: str, padding: str, align_corners: bool
+) -> Value:
     """Read images at places (N, h, w, 2)."""
     if c.opset < 16:
         c.refuse(f"ONNX reads images at the places of a grid from opset 16 on, and {c.opset} is wanted")
@@ -238,19 +240,13 @@ def _sampled_at(c: OperatorCall, x: str, places: str, mode: str, padding: str, a
 
 
 @in_floats(half=False)
-def grid_sample(c: OperatorCall) -> str:
+def grid_sample(c: OperatorCall) -> Value:
     """GridSample."""
     x, places = c.inputs
     return _sampled_at(c, x, places, c.a.mode, c.a.padding_mode, c.a.align_corners)
 
 
-@in_floats(half=False)
-def bilinear_sampler(c: OperatorCall) -> str:
-    """GridSample, which has the two coordinates on the last axis."""
-    return _sampled(c, *c.inputs)
-
-
-def _affine_grid(c: OperatorCall, theta: str) -> str:
+def _affine_grid(c: OperatorCall, theta: Value) -> Value:
     """Return the places that affine maps (N, 6) give to the points of a grid."""
     height, width = c.a.target_shape
     x, y = np.meshgrid(np.linspace(-1, 1, width), np.linspace(-1, 1, height))
@@ -259,37 +255,37 @@ def _affine_grid(c: OperatorCall, theta: str) -> str:
     if height == 1:
         y = np.full_like(y, -1)
     points = np.stack([x.ravel(), y.ravel(), np.ones(height * width)])
-    maps = c.emit("Reshape", theta, c.ints(-1, 2, 3))
-    return c.emit("Reshape", c.emit("MatMul", maps, c.const(points)), c.ints(-1, 2, height, width))
+    maps = theta.reshape(-1, 2, 3)
+    return c.emit("MatMul", maps, c.const(points)).reshape(-1, 2, height, width)
 
 
 @in_floats(half=False)
-def grid_generator(c: OperatorCall) -> str:
+def grid_generator(c: OperatorCall) -> Value:
     """A product with the points of a grid, or the pixels' own places added to a flow."""
     if c.a.transform_type == "affine":
         return _affine_grid(c, c.inputs[0])
     height, width = c.numbers(c.shapes[0][2:])
     x, y = np.meshgrid(np.arange(width), np.arange(height))
     halves = [(n - 1) / 2 or np.inf for n in (width, height)]
-    moved = c.emit("Add", c.inputs[0], c.const(np.stack([x, y])))
-    scaled = c.emit("Div", moved, c.const(np.array(halves).reshape(2, 1, 1)))
-    return c.emit("Sub", scaled, c.const(1.0))
+    moved = c.inputs[0] + c.const(np.stack([x, y]))
+    scaled = moved / c.const(np.array(halves).reshape(2, 1, 1))
+    return scaled - 1.0
 
 
 @in_floats(half=False)
-def spatial_transformer(c: OperatorCall) -> str:
+def spatial_transformer(c: OperatorCall) -> Value:
     """GridSample at the points of an affine grid."""
     return _sampled(c, c.inputs[0], _affine_grid(c, c.inputs[1]))
 
 
 @in_floats(half=False)
-def roi_pooling(c: OperatorCall) -> str:
+def roi_pooling(c: OperatorCall) -> Value:
     """MaxRoiPool."""
     return c.emit("MaxRoiPool", *c.inputs, pooled_shape=c.a.pooled_size, spatial_scale=c.a.spatial_scale)
 
 
 @in_floats(half=False)
-def roi_align(c: OperatorCall) -> str:
+def roi_align(c: OperatorCall) -> Value:
     """RoiAlign, whose regions have their image apart; those of image -1 give zeros."""
     if c.a.aligned and c.opset < 16:
         c.refuse(f"ONNX aligns regions by half a pixel from opset 16 on, and {c.opset} is wanted")
@@ -300,7 +296,7 @@ def roi_align(c: OperatorCall) -> str:
         "RoiAlign",
         c.inputs[0],
         c.emit("Slice", c.inputs[1], columns, c.ints(5), columns),
-        c.emit("Max", c.cast(image, "int64"), c.const(0, "int64")),
+        c.emit("Max", image.cast("int64"), c.const(0, "int64")),
         output_height=high,
         output_width=wide,
         sampling_ratio=max(c.a.sample_ratio, 0),
@@ -309,8 +305,8 @@ def roi_align(c: OperatorCall) -> str:
     )
     if c.a.position_sensitive:
         found = _own_channels(c, found, c.out_shapes[0])
-    outside = c.emit("Less", unsqueeze(c, image, 1, 2, 3), c.const(0.0))
-    return c.emit("Where", outside, c.const(0.0), found)
+    outside = image.unsqueeze(1, 2, 3) < 0.0
+    return outside.choose(0.0, found)
 
 
 def _alignment(c: OperatorCall) -> str | None:
@@ -319,10 +315,16 @@ def _alignment(c: OperatorCall) -> str | None:
     return "half_pixel" if c.a.aligned else "output_half_pixel"
 
 
-def _own_channels(c: OperatorCall, pooled: str, shape: Dims) -> str:
+def _own_channels(c: OperatorCall, pooled: Value, shape: Dims) -> Value:
     """Return of what all bins read (R, C * bins, high, wide) what each bin reads of its own channels."""
     high, wide = c.a.pooled_size
     bins = high * wide
-    pairs = c.emit("Reshape", pooled, c.ints(0, -1, bins, bins))
-    own = c.emit("ReduceSum", c.emit("Mul", pairs, c.const(np.eye(bins))), c.ints(2), keepdims=0)
+    pairs = pooled.reshape(0, -1, bins, bins)
+    own = c.emit("ReduceSum", pairs * c.const(np.eye(bins)), c.ints(2), keepdims=0)
     return reshape(c, own, shape, shape[:1])
+
+
+ROWS: dict[str, Builder] = {
+    # GridSample, which has the two coordinates on the last axis
+    "bilinear_sampler": in_floats(half=False)(lambda c: _sampled(c, *c.inputs)),
+}

@@ -6,25 +6,25 @@ import math
 
 import numpy as np
 
-from .call import OperatorCall
-from .common import Term, computed_in, elements, matrices, reshape, result, term, working_type
+from .call import OperatorCall, Value
+from .common import Builder, computed_in, elements, matrices, reshape, result, term
 
 _LARGEST = 8
 """Side of the greatest matrices whose elimination is written out."""
 
 
-def _flipped(x: Term, rank: int) -> Term:
+def _flipped(x: Value, rank: int) -> Value:
     """Transpose matrices."""
     return x.transpose(*range(rank - 2), rank - 1, rank - 2)
 
 
-def _matrices(c: OperatorCall) -> list[Term]:
+def _matrices(c: OperatorCall) -> list[Value]:
     """Return the inputs in a type in which matrices are multiplied."""
     kind = computed_in("MatMul", c.opset, c.dtypes[0])
     return [term(c, i, kind) for i in range(len(c.inputs))]
 
 
-def batch_dot(c: OperatorCall) -> str:
+def batch_dot(c: OperatorCall) -> Value:
     """MatMul."""
     rank = len(c.shapes[0])
     left, right = _matrices(c)
@@ -33,7 +33,7 @@ def batch_dot(c: OperatorCall) -> str:
     return result(left.then("MatMul", right))
 
 
-def dot(c: OperatorCall) -> str:
+def dot(c: OperatorCall) -> Value:
     """MatMul of what is not contracted as one axis, and of the axis that is."""
     left, right = _matrices(c)
     one, other = len(c.shapes[0]), len(c.shapes[1])
@@ -47,68 +47,58 @@ def dot(c: OperatorCall) -> str:
     else:  # which leaves the rest to be known
         rest = c.numbers(c.out_shapes[0])
         sides = (math.prod(rest[: one - 1]), -1), (-1, math.prod(rest[one - 1 :]) if other > 1 else 1)
-    left = Term(c, c.emit("Reshape", left.value, c.ints(*sides[0])), left.dtype)
-    right = Term(c, c.emit("Reshape", right.value, c.ints(*sides[1])), left.dtype)
+    left = left.reshape(*sides[0])
+    right = right.reshape(*sides[1])
     return reshape(c, result(left.then("MatMul", right)), c.out_shapes[0])
 
 
-def khatri_rao(c: OperatorCall) -> str:
+def khatri_rao(c: OperatorCall) -> Value:
     """Products of each row with each row of the next matrix."""
     kind = computed_in("Mul", c.opset, c.dtypes[0])
     total, *rest = (term(c, i, kind) for i in range(len(c.inputs)))
     width = c.length(1)
     for each in rest:
         product = total.unsqueeze(1) * each.unsqueeze(0)
-        total = Term(c, c.emit("Reshape", product.value, c.ints(-1, width)), kind)
+        total = product.reshape(-1, width)
     return result(total)
 
 
 # products of BLAS
 
 
-def _to_end(c: OperatorCall, x: Term) -> Term:
+def _to_end(c: OperatorCall, x: Value) -> Value:
     """Put the axis of the rows before the last one."""
     rank = len(c.shapes[0])
     at = c.a.axis % rank
     return x.transpose(*(i for i in range(rank - 1) if i != at), at, rank - 1)
 
 
-def _product(c: OperatorCall) -> Term:
+def _product(c: OperatorCall) -> Value:
     rank = len(c.shapes[0])
     left, right = (_to_end(c, x) for x in _matrices(c)[:2])
     left = _flipped(left, rank) if c.a.transpose_a else left
     right = _flipped(right, rank) if c.a.transpose_b else right
-    found: Term = left.then("MatMul", right) * c.a.alpha
+    found: Value = left.then("MatMul", right) * c.a.alpha
     at = c.a.axis % rank
     order = list(range(rank - 2))
     order.insert(at, rank - 2)
     return found.transpose(*order, rank - 1)
 
 
-def linalg_gemm2(c: OperatorCall) -> str:
-    """MatMul times a number."""
-    return result(_product(c))
-
-
-def linalg_gemm(c: OperatorCall) -> str:
-    """MatMul times a number, and a multiple of a third matrix."""
-    return result(_product(c) + _matrices(c)[2] * c.a.beta)
-
-
-def linalg_syrk(c: OperatorCall) -> str:
+def linalg_syrk(c: OperatorCall) -> Value:
     """A matrix times its own transpose."""
     (x,) = _matrices(c)
     y = _flipped(x, len(c.shapes[0]))
     return result((y.then("MatMul", x) if c.a.transpose else x.then("MatMul", y)) * c.a.alpha)
 
 
-def _triangle(x: Term, size: int, lower: bool) -> Term:
+def _triangle(x: Value, size: int, lower: bool) -> Value:
     """Return one triangle of matrices, zeros elsewhere."""
     kept = (np.tril if lower else np.triu)(np.ones((size, size), bool))
-    return Term(x.c, x.c.const(kept, "bool"), "bool").choose(x, 0)
+    return x.c.const(kept, "bool").choose(x, 0)
 
 
-def linalg_trmm(c: OperatorCall) -> str:
+def linalg_trmm(c: OperatorCall) -> Value:
     """MatMul with a triangle."""
     one, other = _matrices(c)
     one = _triangle(one, c.length(-1), c.a.lower)
@@ -124,15 +114,10 @@ def _numbers(c: OperatorCall) -> np.ndarray:
     return np.arange(size * size).reshape(size, size)
 
 
-def linalg_extractdiag(c: OperatorCall) -> str:
+def linalg_extractdiag(c: OperatorCall) -> Value:
     """A diagonal of matrices."""
     places = np.diagonal(_numbers(c), c.a.offset)
-    return elements(Term(c, c.inputs[0], c.dtypes[0]), c.shapes[0], places)
-
-
-def linalg_makediag(c: OperatorCall) -> str:
-    """Matrices of a diagonal."""
-    return matrices(c, np.diag(np.arange(1, c.length(-1) + 1), c.a.offset))
+    return elements(c.inputs[0], c.shapes[0], places)
 
 
 def _places(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -143,13 +128,13 @@ def _places(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
     return (rows, columns) if lower else (columns, rows)
 
 
-def linalg_extracttrian(c: OperatorCall) -> str:
+def linalg_extracttrian(c: OperatorCall) -> Value:
     """The elements of a triangle."""
     rows, columns = _places(c, c.length(-1))
-    return elements(Term(c, c.inputs[0], c.dtypes[0]), c.shapes[0], _numbers(c)[rows, columns])
+    return elements(c.inputs[0], c.shapes[0], _numbers(c)[rows, columns])
 
 
-def linalg_maketrian(c: OperatorCall) -> str:
+def linalg_maketrian(c: OperatorCall) -> Value:
     """Matrices of a triangle."""
     size = c.numbers(c.out_shapes[0][-1:])[0]
     places = np.zeros((size, size), int)
@@ -158,27 +143,22 @@ def linalg_maketrian(c: OperatorCall) -> str:
     return matrices(c, places)
 
 
-def linalg_sumlogdiag(c: OperatorCall) -> str:
+def linalg_sumlogdiag(c: OperatorCall) -> Value:
     """The sum of the logarithms of the diagonal."""
     diagonal = elements(term(c, 0), c.shapes[0], np.diagonal(_numbers(c)))
-    found = Term(c, diagonal, working_type(c.dtypes[0])).then("Log").reduce("ReduceSum", -1)
+    found = diagonal.then("Log").reduce("ReduceSum", -1)
     return result(found.unsqueeze(0) if len(c.shapes[0]) == 2 else found)
 
 
 # determinants
 
 
-def _determinant(c: OperatorCall) -> Term:
+def _determinant(c: OperatorCall) -> Value:
     found = term(c, 0, "float32").then("Det")
     return found.unsqueeze(0) if len(c.shapes[0]) == 2 else found
 
 
-def linalg_det(c: OperatorCall) -> str:
-    """Det."""
-    return result(_determinant(c))
-
-
-def linalg_slogdet(c: OperatorCall) -> tuple[str, str]:
+def linalg_slogdet(c: OperatorCall) -> tuple[Value, Value]:
     """Sign, and logarithm of the magnitude, of Det."""
     found = _determinant(c)
     return result(found.then("Sign")), result(abs(found).then("Log"), 1)
@@ -197,9 +177,9 @@ def _side(c: OperatorCall, axis: int = -1, i: int = 0) -> int:
     return size
 
 
-def _solved(triangle: Term, right: Term, size: int, lower: bool) -> Term:
+def _solved(triangle: Value, right: Value, size: int, lower: bool) -> Value:
     """Solve ``triangle @ X = right`` by substitution, row by row."""
-    found: list[Term] = []
+    found: list[Value] = []
     for i in range(size) if lower else reversed(range(size)):
         row, rest = triangle.slice(-2, i, i + 1), right.slice(-2, i, i + 1)
         if found:
@@ -210,7 +190,7 @@ def _solved(triangle: Term, right: Term, size: int, lower: bool) -> Term:
     return found[0].concat(found[1:], -2)
 
 
-def linalg_trsm(c: OperatorCall) -> str:
+def linalg_trsm(c: OperatorCall) -> Value:
     """The solution of equations with a triangle, by substitution."""
     rank, size = len(c.shapes[0]), _side(c)
     triangle, right = term(c, 0, "float64"), term(c, 1, "float64") * c.a.alpha
@@ -222,36 +202,36 @@ def linalg_trsm(c: OperatorCall) -> str:
     return result(_flipped(found, rank) if c.a.rightside else found)
 
 
-def linalg_potrf(c: OperatorCall) -> str:
+def linalg_potrf(c: OperatorCall) -> Value:
     """The factor of Cholesky, column by column; NaN where a matrix is not positive definite."""
     rank, size = len(c.shapes[0]), _side(c)
     x = term(c, 0, "float64")
     x = x if c.a.lower else _flipped(x, rank)
-    columns: list[Term] = []
+    columns: list[Value] = []
     for i in range(size):
         column = x.slice(-1, i, i + 1)
         below = (np.arange(size) >= i)[:, None]
         root = column.slice(-2, i, i + 1).then("Sqrt")
-        column = Term(c, c.const(below, "bool"), "bool").choose(column / root, 0)
+        column = c.const(below, "bool").choose(column / root, 0)
         columns.append(column)
         x = x - column.then("MatMul", _flipped(column, rank))
     found = columns[0].concat(columns[1:], -1)
     return result(found if c.a.lower else _flipped(found, rank))
 
 
-def linalg_potri(c: OperatorCall) -> str:
+def linalg_potri(c: OperatorCall) -> Value:
     """The inverse of what was factorised, from the factor."""
     rank, size = len(c.shapes[0]), _side(c)
     x = term(c, 0, "float64")
     x = x if c.a.lower else _flipped(x, rank)
-    inverse = _solved(x, Term(c, c.const(np.eye(size), "float64"), "float64"), size, True)
+    inverse = _solved(x, c.const(np.eye(size), "float64"), size, True)
     return result(_flipped(inverse, rank).then("MatMul", inverse))
 
 
-def _reflections(x: Term, rank: int, steps: int, length: int) -> tuple[Term, Term]:
+def _reflections(x: Value, rank: int, steps: int, length: int) -> tuple[Value, Value]:
     """Turn matrices into upper triangles by reflections, and return both the triangles and the transposed turn."""
     c = x.c
-    turn = Term(c, c.const(np.eye(length), "float64"), "float64")
+    turn = c.const(np.eye(length), "float64")
     for i in range(steps):
         column = x.slice(-1, i, i + 1)
         rest = column * (np.arange(length) >= i)[:, None]
@@ -268,14 +248,14 @@ def _reflections(x: Term, rank: int, steps: int, length: int) -> tuple[Term, Ter
     return x, turn
 
 
-def linalg_inverse(c: OperatorCall) -> str:
+def linalg_inverse(c: OperatorCall) -> Value:
     """The inverse, by reflections and substitution."""
     size = _side(c)
     upper, turn = _reflections(term(c, 0, "float64"), len(c.shapes[0]), size, size)
     return result(_solved(upper, turn, size, False))
 
 
-def linalg_gelqf(c: OperatorCall) -> tuple[str, str]:
+def linalg_gelqf(c: OperatorCall) -> tuple[Value, Value]:
     """The factors L and Q, by reflections."""
     rank, size, length = len(c.shapes[0]), _side(c, -2), c.length(-1)
     upper, turn = _reflections(_flipped(term(c, 0, "float64"), rank), rank, size, length)
@@ -283,6 +263,15 @@ def linalg_gelqf(c: OperatorCall) -> tuple[str, str]:
     return result(turn.slice(-2, 0, size)), result(found, 1)
 
 
-def _triangle_of(upper: Term, size: int) -> Term:
+def _triangle_of(upper: Value, size: int) -> Value:
     """Return the square part of what reflections left, without the rounding errors below its diagonal."""
     return _triangle(upper.slice(-2, 0, size), size, False)
+
+
+ROWS: dict[str, Builder] = {
+    "linalg_gemm2": lambda c: result(_product(c)),
+    # MatMul times a number, and a multiple of a third matrix
+    "linalg_gemm": lambda c: result(_product(c) + _matrices(c)[2] * c.a.beta),
+    "linalg_makediag": lambda c: matrices(c, np.diag(np.arange(1, c.length(-1) + 1), c.a.offset)),
+    "linalg_det": lambda c: result(_determinant(c)),
+}

@@ -9,8 +9,18 @@ import numpy as np
 
 from ...ops.math import pointwise
 from ...ops.shapes import normal_axes, normal_axis
-from .call import OperatorCall
-from .common import Term, computed_in, gamma_of, log_gamma, reshape, result, shape_value, term, working_type
+from .call import OperatorCall, Value
+from .common import (
+    Builder,
+    computed_in,
+    gamma_of,
+    log_gamma,
+    reshape,
+    result,
+    shape_value,
+    term,
+    working_type,
+)
 
 
 def _common_type(c: OperatorCall) -> str:
@@ -18,12 +28,12 @@ def _common_type(c: OperatorCall) -> str:
     return c.out_dtypes[0]
 
 
-def _operands(c: OperatorCall, dtype: str) -> tuple[Term, Term]:
+def _operands(c: OperatorCall, dtype: str) -> tuple[Value, Value]:
     """Return both operands, of which one may be the attribute ``scalar``, in a type."""
     met = _common_type(c)
     found = [term(c, i, met).cast(dtype) for i in range(len(c.inputs))]
     if len(found) == 1:
-        number = Term(c, c.const(_number(c, met), dtype), dtype)
+        number = c.const(_number(c, met), dtype)
         reverse = c.node.op is not None and c.node.op.onnx is not None and c.node.op.onnx.scalar == "first"
         found = [number, *found] if reverse else [*found, number]
     return found[0], found[1]
@@ -37,7 +47,7 @@ def _whole_type(c: OperatorCall, operator: str) -> str:
     return computed_in(operator, c.opset, _common_type(c))
 
 
-def divide(c: OperatorCall) -> str:
+def divide(c: OperatorCall) -> Value:
     """Div; integers are cut towards 0, and give 0 where the divisor is 0."""
     if "float" in _common_type(c):
         left, right = _operands(c, _common_type(c))
@@ -47,7 +57,7 @@ def divide(c: OperatorCall) -> str:
     return result(zero.choose(0, left / zero.choose(1, right)))
 
 
-def mod(c: OperatorCall) -> str:
+def mod(c: OperatorCall) -> Value:
     """The remainder with the sign of the divisor, 0 where that is 0."""
     if "float" in _common_type(c):
         left, right = _operands(c, working_type(_common_type(c)))
@@ -59,7 +69,7 @@ def mod(c: OperatorCall) -> str:
     return result(zero.choose(0, left.then("Mod", zero.choose(1, right))))
 
 
-def onnx_mod(c: OperatorCall) -> str:
+def onnx_mod(c: OperatorCall) -> Value:
     """Mod; with the sign of the divisor ONNX Runtime has it only for integers."""
     if "float" not in _common_type(c):
         left, right = _operands(c, computed_in("Where", c.opset, _common_type(c)))
@@ -73,7 +83,7 @@ def onnx_mod(c: OperatorCall) -> str:
     return result(apart.choose(rest + right, rest))
 
 
-def onnx_bitwise(c: OperatorCall) -> str:
+def onnx_bitwise(c: OperatorCall) -> Value:
     """An operator of bits, which ONNX has from opset 18 on."""
     if "shift" in c.a.kind:
         c.refuse("ONNX shifts only unsigned integers")
@@ -85,7 +95,7 @@ def onnx_bitwise(c: OperatorCall) -> str:
 _FEW_BITS = {"float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19, "float8_e5m2fnuz": 20}
 
 
-def onnx_round(c: OperatorCall) -> str:
+def onnx_round(c: OperatorCall) -> Value:
     """Round; to a type of few bits Cast, and back."""
     if c.a.to == "integer":
         kind = working_type(c.dtypes[0])
@@ -95,17 +105,17 @@ def onnx_round(c: OperatorCall) -> str:
         first = 23 if code is None else 19
         c.refuse(f"ONNX casts to {c.a.to} from opset {first} on, and {c.opset} is wanted")
     rounded = c.emit("Cast", c.inputs[0], to=code, saturate=int(c.a.saturate))
-    return c.cast(rounded, c.dtypes[0])
+    return rounded.cast(c.dtypes[0])
 
 
-def power(c: OperatorCall) -> str:
+def power(c: OperatorCall) -> Value:
     """Pow; integers go through double precision, so that negative exponents give 0."""
     met = _common_type(c)
     left, right = _operands(c, met if "float" in met else "float64")
     return result(left**right)
 
 
-def hypot(c: OperatorCall) -> str:
+def hypot(c: OperatorCall) -> Value:
     """The root of the sum of squares, without their overflow."""
     left, right = (abs(each) for each in _operands(c, working_type(_common_type(c))))
     more, less = left.then("Max", right), left.then("Min", right)
@@ -113,30 +123,25 @@ def hypot(c: OperatorCall) -> str:
     return result(more * (ratio * ratio + 1).then("Sqrt"))
 
 
-def compare(c: OperatorCall) -> str:
+def compare(c: OperatorCall) -> Value:
     """A comparison whose answers are 0 and 1 in the type of the operands."""
     left, right = _operands(c, computed_in(c.type, c.opset, _common_type(c)))
-    return result(left.test(c.type, right))
+    return result(left.then(c.type, right))
 
 
-def not_equal(c: OperatorCall) -> str:
+def not_equal(c: OperatorCall) -> Value:
     """The negation of Equal."""
     left, right = _operands(c, computed_in("Equal", c.opset, _common_type(c)))
     return result(left.equals(right).then("Not"))
 
 
-def logic(c: OperatorCall) -> str:
+def logic(c: OperatorCall) -> Value:
     """And, Or, Xor of what is not 0."""
     left, right = (each.cast("bool") for each in _operands(c, _common_type(c)))
     return result(left.then(c.type, right))
 
 
-def logical_not(c: OperatorCall) -> str:
-    """1 where an element is 0."""
-    return result(term(c, 0, computed_in("Equal", c.opset, c.dtypes[0])).equals(0))
-
-
-def add_n(c: OperatorCall) -> str:
+def add_n(c: OperatorCall) -> Value:
     """Sum, or Add of integers one by one."""
     if len(c.inputs) == 1:
         return c.inputs[0]
@@ -148,18 +153,18 @@ def add_n(c: OperatorCall) -> str:
     return result(total)
 
 
-def square(c: OperatorCall) -> str:
+def square(c: OperatorCall) -> Value:
     """The product with itself."""
     x = term(c, 0, computed_in("Mul", c.opset, c.dtypes[0]))
     return result(x * x)
 
 
-def size(c: OperatorCall) -> str:
+def size(c: OperatorCall) -> Value:
     """Size, as an array of one element."""
-    return c.emit("Reshape", c.emit("Size", c.inputs[0]), c.ints(1))
+    return c.emit("Size", c.inputs[0]).reshape(1)
 
 
-def filled_like(c: OperatorCall) -> str:
+def filled_like(c: OperatorCall) -> Value:
     """Zeros or ones of the shape and type of an array."""
     number = int(c.node.op is not None and c.node.op.name == "ones_like")
     return c.emit("Expand", c.const(number), shape_value(c, c.out_shapes[0]))
@@ -168,19 +173,19 @@ def filled_like(c: OperatorCall) -> str:
 # rounding
 
 
-def whole(c: OperatorCall) -> str:
+def whole(c: OperatorCall) -> Value:
     """Ceil or Floor; integers stay."""
     return c.emit(c.type, c.inputs[0]) if "float" in c.dtypes[0] else c.inputs[0]
 
 
-def sign(c: OperatorCall) -> str:
+def sign(c: OperatorCall) -> Value:
     """Sign, with 0 for NaN."""
     x = term(c, 0, computed_in("Where", c.opset, c.dtypes[0]))
     found = x.then("Sign")
     return result(x.equals(x).choose(found, 0) if "float" in x.dtype else found)
 
 
-def trunc(c: OperatorCall) -> str:
+def trunc(c: OperatorCall) -> Value:
     """The fraction cut off."""
     if "float" not in c.dtypes[0]:
         return c.inputs[0]
@@ -188,7 +193,7 @@ def trunc(c: OperatorCall) -> str:
     return result(x.then("Sign") * abs(x).then("Floor"))
 
 
-def round_away(c: OperatorCall) -> str:
+def round_away(c: OperatorCall) -> Value:
     """The nearest integer, of two the one further from 0."""
     if "float" not in c.dtypes[0]:
         return c.inputs[0]
@@ -198,7 +203,7 @@ def round_away(c: OperatorCall) -> str:
     return result(x.then("Sign") * (cut + ((size - cut) >= 0.5).cast(x.dtype)))
 
 
-def rint(c: OperatorCall) -> str:
+def rint(c: OperatorCall) -> Value:
     """The nearest integer, of two the lower one."""
     if "float" not in c.dtypes[0]:
         return c.inputs[0]
@@ -207,7 +212,7 @@ def rint(c: OperatorCall) -> str:
     return result(cut + ((x - cut) > 0.5).cast(x.dtype))
 
 
-def clip(c: OperatorCall) -> str:
+def clip(c: OperatorCall) -> Value:
     """Clip; of integers' limits only what their type holds."""
     low, high = c.a.a_min, c.a.a_max
     if "float" in c.dtypes[0]:
@@ -226,51 +231,26 @@ def _limits(dtype: str) -> tuple[int, int]:
 # functions
 
 
-def _scaled(c: OperatorCall, operator: str, factor: float) -> str:
+def _scaled(c: OperatorCall, operator: str, factor: float) -> Value:
     x = term(c, 0)
     return result((x.then(operator) if operator else x) * factor)
 
 
-def degrees(c: OperatorCall) -> str:
+def degrees(c: OperatorCall) -> Value:
     """Radians as degrees."""
     return _scaled(c, "", 180 / math.pi)
 
 
-def radians(c: OperatorCall) -> str:
+def radians(c: OperatorCall) -> Value:
     """Degrees as radians."""
     return _scaled(c, "", math.pi / 180)
 
 
-def log10(c: OperatorCall) -> str:
-    """The logarithm to base 10."""
-    return _scaled(c, "Log", 1 / math.log(10))
-
-
-def log2(c: OperatorCall) -> str:
-    """The logarithm to base 2."""
-    return _scaled(c, "Log", 1 / math.log(2))
-
-
-def rsqrt(c: OperatorCall) -> str:
-    """One over the square root."""
-    return result(1 / term(c, 0).then("Sqrt"))
-
-
-def _cube_root(x: Term) -> Term:
+def _cube_root(x: Value) -> Value:
     return x.then("Sign") * abs(x) ** (1 / 3)
 
 
-def cbrt(c: OperatorCall) -> str:
-    """The real cube root."""
-    return result(_cube_root(term(c, 0)))
-
-
-def rcbrt(c: OperatorCall) -> str:
-    """One over the real cube root."""
-    return result(1 / _cube_root(term(c, 0)))
-
-
-def expm1(c: OperatorCall) -> str:
+def expm1(c: OperatorCall) -> Value:
     """exp(x) - 1; near 0 by the tangent, which loses nothing there."""
     x = term(c, 0)
     tangent = (x * 0.5).then("Tanh")
@@ -278,7 +258,7 @@ def expm1(c: OperatorCall) -> str:
     return result((abs(x) < 0.5).choose(near, x.then("Exp") - 1))
 
 
-def log1p(c: OperatorCall) -> str:
+def log1p(c: OperatorCall) -> Value:
     """log(1 + x); near 0 with the rounding error of 1 + x taken out.
 
     Source: Goldberg, "What every computer scientist should know about floating-point arithmetic", 1991, theorem 4.
@@ -290,7 +270,7 @@ def log1p(c: OperatorCall) -> str:
     return result((abs(x) < 0.5).choose(near, log))
 
 
-def smooth_l1(c: OperatorCall) -> str:
+def smooth_l1(c: OperatorCall) -> Value:
     """A parabola around 0, and lines beyond."""
     squared = (1.0 if c.a.scalar is None else c.a.scalar) ** 2
     if "float" not in c.dtypes[0]:
@@ -301,62 +281,44 @@ def smooth_l1(c: OperatorCall) -> str:
     return result((size < 1 / squared).choose(size * size * (0.5 * squared), size - 0.5 / squared))
 
 
-def gamma(c: OperatorCall) -> str:
+def gamma(c: OperatorCall) -> Value:
     """The gamma function; of a whole number it is one."""
     found = gamma_of(term(c, 0, "float64"))
     return result(found if "float" in c.dtypes[0] else found.then("Round"))
 
 
-def gammaln(c: OperatorCall) -> str:
-    """The logarithm of the gamma function's magnitude."""
-    return result(log_gamma(term(c, 0, "float64")))
+_CENTRE = """
+2.81022636e-08 3.43273939e-07 -3.5233877e-06 -4.39150654e-06 0.00021858087
+-0.00125372503 -0.00417768164 0.246640727 1.50140941
+"""
+_TAIL = """
+-0.000200214257 0.000100950558 0.00134934322 -0.00367342844 0.00573950773
+-0.0076224613 0.00943887047 1.00167406 2.83297682
+"""
 
 
-_CENTRE = (
-    2.81022636e-08,
-    3.43273939e-07,
-    -3.5233877e-06,
-    -4.39150654e-06,
-    0.00021858087,
-    -0.00125372503,
-    -0.00417768164,
-    0.246640727,
-    1.50140941,
-)
-_TAIL = (
-    -0.000200214257,
-    0.000100950558,
-    0.00134934322,
-    -0.00367342844,
-    0.00573950773,
-    -0.0076224613,
-    0.00943887047,
-    1.00167406,
-    2.83297682,
-)
-
-
-def _polynomial(x: Term, coefficients: tuple[float, ...]) -> Term:
+def _polynomial(x: Value, coefficients: tuple[float, ...]) -> Value:
     total = x * coefficients[0] + coefficients[1]
     for each in coefficients[2:]:
         total = total * x + each
     return total
 
 
-def erfinv(c: OperatorCall) -> str:
+def erfinv(c: OperatorCall) -> Value:
     """The inverse error function, to five digits.
 
     Source: Giles, "Approximating the erfinv function", GPU Computing Gems, 2011.
     """
     x = term(c, 0, "float64")
     w = -((1 - x) * (1 + x)).then("Log")
-    found = (w < 5).choose(_polynomial(w - 2.5, _CENTRE), _polynomial(w.then("Sqrt") - 3, _TAIL))
+    near, far = (tuple(map(float, text.split())) for text in (_CENTRE, _TAIL))
+    found = (w < 5).choose(_polynomial(w - 2.5, near), _polynomial(w.then("Sqrt") - 3, far))
     if c.dtypes[0] == "float64":
         found = (w < 16).choose(found, _erfinv_tail(1 - abs(x), w))
     return result(abs(x).equals(1).choose(x * math.inf, found * x))
 
 
-def _erfinv_tail(rest: Term, w: Term) -> Term:
+def _erfinv_tail(rest: Value, w: Value) -> Value:
     """Return what erfc has the value `rest` at, which is less than single precision tells from 0.
 
     Found by repeated substitution into the asymptotic series of erfc.
@@ -381,76 +343,41 @@ def _axes(c: OperatorCall, given: Sequence[int] | None, exclude: bool = False) -
     return tuple(i for i in range(rank) if i not in axes) if exclude else axes
 
 
-def _over(x: Term, operator: str, axes: Sequence[int], keepdims: bool) -> Term:
+def _over(x: Value, operator: str, axes: Sequence[int], keepdims: bool) -> Value:
     """Reduce; a single number becomes an array of one element."""
     single = not keepdims and len(axes) == len(x.c.shapes[0])
     found = x.reduce(operator, *axes, keepdims=keepdims)
     return found.unsqueeze(0) if single else found
 
 
-def _reduced(c: OperatorCall, operator: str, dtype: str) -> str:
+def _reduced(c: OperatorCall, operator: str, dtype: str) -> Value:
     axes = _axes(c, c.a.axis, c.a.exclude)
     return result(_over(term(c, 0, dtype), operator, axes, c.a.keepdims)) if axes else c.inputs[0]
 
 
-def reduce_sum(c: OperatorCall) -> str:
-    """ReduceSum."""
-    return _reduced(c, "ReduceSum", computed_in("ReduceSum", c.opset, c.dtypes[0]))
-
-
-def reduce_prod(c: OperatorCall) -> str:
-    """ReduceProd."""
-    return _reduced(c, "ReduceProd", computed_in("ReduceProd", c.opset, c.dtypes[0]))
-
-
-def reduce_mean(c: OperatorCall) -> str:
-    """ReduceMean; that of integers is cut."""
-    return _reduced(c, "ReduceMean", working_type(c.dtypes[0]))
-
-
-def reduce_max(c: OperatorCall) -> str:
-    """ReduceMax."""
-    return _reduced(c, "ReduceMax", computed_in("ReduceMax", c.opset, c.dtypes[0]))
-
-
-def reduce_min(c: OperatorCall) -> str:
-    """ReduceMin."""
-    return _reduced(c, "ReduceMin", computed_in("ReduceMin", c.opset, c.dtypes[0]))
-
-
-def _without_nan(c: OperatorCall, operator: str, number: float) -> str:
+def _without_nan(c: OperatorCall, operator: str, number: float) -> Value:
     if "float" not in c.dtypes[0]:
         return _reduced(c, operator, computed_in(operator, c.opset, c.dtypes[0]))
     axes = _axes(c, c.a.axis, c.a.exclude)
     x = term(c, 0)
-    full = Term(c, c.emit("IsNaN", x.value), "bool").choose(number, x)
+    full = c.emit("IsNaN", x).choose(number, x)
     return result(_over(full, operator, axes, c.a.keepdims)) if axes else c.inputs[0]
 
 
-def nansum(c: OperatorCall) -> str:
-    """ReduceSum with NaN counted as 0."""
-    return _without_nan(c, "ReduceSum", 0)
-
-
-def nanprod(c: OperatorCall) -> str:
-    """ReduceProd with NaN counted as 1."""
-    return _without_nan(c, "ReduceProd", 1)
-
-
-def norm(c: OperatorCall) -> str:
+def norm(c: OperatorCall) -> Value:
     """ReduceL1 or ReduceL2."""
     operator = "ReduceL1" if c.a.ord == 1 else "ReduceL2"
     return result(_over(term(c, 0), operator, _axes(c, c.a.axis), c.a.keepdims))
 
 
-def square_sum(c: OperatorCall) -> str:
+def square_sum(c: OperatorCall) -> Value:
     """ReduceSumSquare."""
     axes = _axes(c, c.a.axis, c.a.exclude)
     x = term(c, 0, computed_in("ReduceSumSquare", c.opset, c.dtypes[0]))
     return result(_over(x, "ReduceSumSquare", axes, c.a.keepdims) if axes else x * x)
 
 
-def moments(c: OperatorCall) -> tuple[str, str]:
+def moments(c: OperatorCall) -> tuple[Value, Value]:
     """Mean and variance."""
     axes, x = _axes(c, c.a.axes), term(c, 0)
     mean = x.reduce("ReduceMean", *axes, keepdims=True)
@@ -459,69 +386,49 @@ def moments(c: OperatorCall) -> tuple[str, str]:
     return result(found[0]), result(found[1], 1)
 
 
-def _place(c: OperatorCall, operator: str) -> str:
+def _place(c: OperatorCall, operator: str) -> Value:
     """ArgMax or ArgMin along an axis, or of all elements."""
     x = term(c, 0, computed_in(operator, c.opset, c.dtypes[0]))
     if c.a.axis is None:
-        flat = Term(c, c.emit("Reshape", x.value, c.ints(-1)), x.dtype)
-        found = Term(c, flat.then(operator, axis=0, keepdims=0).value, "int64")
+        flat = x.reshape(-1)
+        found = flat.then(operator, axis=0, keepdims=0)
         return reshape(c, result(found), c.out_shapes[0])
     rank = len(c.shapes[0])
     kept = int(c.a.keepdims or rank == 1)
     found = x.then(operator, axis=normal_axis(c.a.axis, rank), keepdims=kept)
-    return result(Term(c, found.value, "int64"))
+    return result(found)
 
 
-def argmax(c: OperatorCall) -> str:
-    """The position of the greatest element, in the type of the elements."""
-    return _place(c, "ArgMax")
-
-
-def argmin(c: OperatorCall) -> str:
-    """The position of the smallest element, in the type of the elements."""
-    return _place(c, "ArgMin")
-
-
-def argmax_channel(c: OperatorCall) -> str:
+def argmax_channel(c: OperatorCall) -> Value:
     """The position of the greatest element along axis 1."""
     x = term(c, 0, computed_in("ArgMax", c.opset, c.dtypes[0]))
-    return result(Term(c, x.then("ArgMax", axis=1, keepdims=0).value, "int64"))
+    return result(x.then("ArgMax", axis=1, keepdims=0))
 
 
 # sorting, the greatest few, running sums
 
 
-def _along(c: OperatorCall, x: Term) -> tuple[Term, int]:
+def _along(c: OperatorCall, x: Value) -> tuple[Value, int]:
     """Return what is sorted and the axis: the array, or all its elements in one axis."""
     if c.a.axis is None:
-        return Term(c, c.emit("Reshape", x.value, c.ints(-1)), x.dtype), 0
+        return x.reshape(-1), 0
     return x, normal_axis(c.a.axis, len(c.shapes[0]))
 
 
-def _ordered(c: OperatorCall, count: int, ascending: bool) -> tuple[Term, Term, int]:
+def _ordered(c: OperatorCall, count: int, ascending: bool) -> tuple[Value, Value, int]:
     """Return the first values in order and their positions; below 1 means all of them."""
     x, axis = _along(c, term(c, 0, computed_in("TopK", c.opset, c.dtypes[0])))
     if count > 0:
         many = c.ints(count)
     elif c.a.axis is None:
-        many = c.emit("Shape", x.value)
+        many = c.emit("Shape", x)
     else:
         many = shape_value(c, (c.shapes[0][axis],))
-    values, places = c.emit("TopK", x.value, many, axis=axis, largest=int(not ascending), sorted=1, outputs=2)
-    return Term(c, values, x.dtype), Term(c, places, "int64"), axis
+    values, places = c.emit("TopK", x, many, axis=axis, largest=int(not ascending), sorted=1, outputs=2)
+    return values, places, axis
 
 
-def sort(c: OperatorCall) -> str:
-    """All values in order."""
-    return result(_ordered(c, 0, c.a.is_ascend)[0])
-
-
-def argsort(c: OperatorCall) -> str:
-    """The positions of all values in order."""
-    return result(_ordered(c, 0, c.a.is_ascend)[1])
-
-
-def topk(c: OperatorCall) -> str | tuple[str, str]:
+def topk(c: OperatorCall) -> Value | tuple[Value, Value]:
     """The first values in order, their positions, or both, or a mask of them."""
     values, places, axis = _ordered(c, c.a.k, c.a.is_ascend)
     if c.a.ret_typ == "mask":
@@ -531,20 +438,45 @@ def topk(c: OperatorCall) -> str | tuple[str, str]:
     return (result(values), result(places, 1)) if c.a.ret_typ == "both" else result(values)
 
 
-def _mask(c: OperatorCall, places: Term, axis: int) -> str:
+def _mask(c: OperatorCall, places: Value, axis: int) -> Value:
     """Return 1 at positions along an axis, and 0 elsewhere."""
     shape = shape_value(c, c.shapes[0])
     flat = c.a.axis is None
     size = c.emit("ReduceProd", shape, keepdims=1) if flat else shape
     zeros = c.emit("Expand", c.const(0), size)
-    ones = c.emit("Expand", c.const(1), c.emit("Shape", places.value))
-    found = c.emit("ScatterElements", zeros, places.value, ones, axis=axis)
+    ones = c.emit("Expand", c.const(1), c.emit("Shape", places))
+    found = c.emit("ScatterElements", zeros, places, ones, axis=axis)
     return reshape(c, found, c.out_shapes[0]) if flat else found
 
 
-def cumsum(c: OperatorCall) -> str:
+def cumsum(c: OperatorCall) -> Value:
     """CumSum in the type of the result."""
     kind = c.out_dtypes[0]
     x, axis = _along(c, term(c, 0, kind))
     x = x.cast(computed_in("CumSum", c.opset, kind))
-    return result(Term(c, c.emit("CumSum", x.value, c.const(axis, "int64")), x.dtype))
+    return result(c.emit("CumSum", x, c.const(axis, "int64")))
+
+
+ROWS: dict[str, Builder] = {
+    "logical_not": lambda c: result(term(c, 0, computed_in("Equal", c.opset, c.dtypes[0])).equals(0)),
+    "log10": lambda c: _scaled(c, "Log", 1 / math.log(10)),
+    "log2": lambda c: _scaled(c, "Log", 1 / math.log(2)),
+    "rsqrt": lambda c: result(1 / term(c, 0).then("Sqrt")),
+    "cbrt": lambda c: result(_cube_root(term(c, 0))),
+    "rcbrt": lambda c: result(1 / _cube_root(term(c, 0))),
+    "gammaln": lambda c: result(log_gamma(term(c, 0, "float64"))),
+    "reduce_sum": lambda c: _reduced(c, "ReduceSum", computed_in("ReduceSum", c.opset, c.dtypes[0])),
+    "reduce_prod": lambda c: _reduced(c, "ReduceProd", computed_in("ReduceProd", c.opset, c.dtypes[0])),
+    # ReduceMean; that of integers is cut
+    "reduce_mean": lambda c: _reduced(c, "ReduceMean", working_type(c.dtypes[0])),
+    "reduce_max": lambda c: _reduced(c, "ReduceMax", computed_in("ReduceMax", c.opset, c.dtypes[0])),
+    "reduce_min": lambda c: _reduced(c, "ReduceMin", computed_in("ReduceMin", c.opset, c.dtypes[0])),
+    "nansum": lambda c: _without_nan(c, "ReduceSum", 0),
+    "nanprod": lambda c: _without_nan(c, "ReduceProd", 1),
+    # the position of the greatest element, in the type of the elements
+    "argmax": lambda c: _place(c, "ArgMax"),
+    # the position of the smallest element, in the type of the elements
+    "argmin": lambda c: _place(c, "ArgMin"),
+    "sort": lambda c: result(_ordered(c, 0, c.a.is_ascend)[0]),
+    "argsort": lambda c: result(_ordered(c, 0, c.a.is_ascend)[1]),
+}

@@ -13,8 +13,8 @@ from ...ndarray import NDArray, from_torch
 from ...ops.nn.rules import channels_last
 from ..hints import fixed_gammas, hints_of, write_hints
 from ..prediction import ModelInputs
-from .call import Writer, live_nodes, used_values, value_info
 from .translation import KnownVariables, Translation, concrete, given_sizes
+from .writer import Writer, live_nodes, used_values, value_info
 
 
 def translated(

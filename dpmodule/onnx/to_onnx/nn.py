@@ -9,16 +9,16 @@ import numpy as np
 from ...ops.nn.conv import margins
 from ...ops.nn.rules import channels_last
 from ...ops.shapes import prod
-from .call import Dims, OperatorCall
-from .common import in_floats, move_axis, positions, reduce, reshape, unsqueeze
+from .call import Dims, OperatorCall, Value
+from .common import in_floats, move_axis, positions, reshape, windows
 
 
 @in_floats(double=True)
-def fully_connected(c: OperatorCall) -> str:
+def fully_connected(c: OperatorCall) -> Value:
     """Gemm for matrices, MatMul for the last axis of more."""
     x, weight, *bias = c.inputs
     if bias and len(c.shapes[2]) > 1:
-        bias = [c.emit("Reshape", bias[0], c.ints(-1))]
+        bias = [bias[0].reshape(-1)]
     if len(c.shapes[0]) != 2 and c.a.flatten:
         x = c.emit("Flatten", x, axis=1)
     if c.a.flatten or len(c.shapes[0]) == 2:
@@ -38,7 +38,7 @@ def _first(c: OperatorCall) -> Dims:
     return (shape[0], shape[-1], *shape[1:-1]) if channels_last(c.a.layout) else shape
 
 
-def _through_first(c: OperatorCall, operator: str, **attributes: Any) -> str:
+def _through_first(c: OperatorCall, operator: str, **attributes: Any) -> Value:
     """Write a layer that has its channels second in data and weight."""
     x, weight, *bias = c.inputs
     rank = len(c.shapes[0])
@@ -50,98 +50,57 @@ def _through_first(c: OperatorCall, operator: str, **attributes: Any) -> str:
 
 
 @in_floats()
-def convolution(c: OperatorCall) -> str:
+def convolution(c: OperatorCall) -> Value:
     """Conv."""
-    rank = len(c.a.kernel)
-    return _through_first(
-        c,
-        "Conv",
-        kernel_shape=c.a.kernel,
-        strides=c.a.stride or (1,) * rank,
-        dilations=c.a.dilate or (1,) * rank,
-        pads=(c.a.pad or (0,) * rank) * 2,
-        group=c.a.num_group,
-    )
+    return _through_first(c, "Conv", **windows(c), group=c.a.num_group)
 
 
 @in_floats()
-def deconvolution(c: OperatorCall) -> str:
+def deconvolution(c: OperatorCall) -> Value:
     """ConvTranspose; a target shape is reached by what is cut off and added."""
-    rank = len(c.a.kernel)
     # sizes matter to a target shape only
-    pads, adds = margins(c.a, _spatial(c) if any(c.a.target_shape) else (0,) * rank)
-    return _through_first(
-        c,
-        "ConvTranspose",
-        kernel_shape=c.a.kernel,
-        strides=c.a.stride or (1,) * rank,
-        dilations=c.a.dilate or (1,) * rank,
-        pads=pads * 2,
-        output_padding=adds,
-        group=c.a.num_group,
-    )
+    pads, adds = margins(c.a, _spatial(c) if any(c.a.target_shape) else (0,) * len(c.a.kernel))
+    options = {**windows(c), "pads": pads * 2, "output_padding": adds}
+    return _through_first(c, "ConvTranspose", **options, group=c.a.num_group)
 
 
-def _window_filters(c: OperatorCall, channels: int) -> str:
+def _window_filters(c: OperatorCall, channels: int) -> Value:
     """Return the filters of which each takes one element of the window: (channels * elements, 1, *kernel)."""
     area = prod(c.a.kernel)
     return c.const(np.tile(np.eye(area), (channels, 1)).reshape(-1, 1, *c.a.kernel))
 
 
 @in_floats()
-def im2col(c: OperatorCall) -> str:
+def im2col(c: OperatorCall) -> Value:
     """Conv of each channel with filters that take one element of the window each."""
-    rank, channels = len(c.a.kernel), c.length(1)
-    found = c.emit(
-        "Conv",
-        c.inputs[0],
-        _window_filters(c, channels),
-        kernel_shape=c.a.kernel,
-        strides=c.a.stride or (1,) * rank,
-        dilations=c.a.dilate or (1,) * rank,
-        pads=(c.a.pad or (0,) * rank) * 2,
-        group=channels,
-    )
-    return c.emit("Reshape", found, c.ints(0, channels * prod(c.a.kernel), -1))
+    channels = c.length(1)
+    found: Value = c.emit("Conv", c.inputs[0], _window_filters(c, channels), **windows(c), group=channels)
+    return found.reshape(0, channels * prod(c.a.kernel), -1)
 
 
 @in_floats()
-def col2im(c: OperatorCall) -> str:
+def col2im(c: OperatorCall) -> Value:
     """ConvTranspose of each channel with filters that fill one element of the window each."""
-    rank, columns = len(c.a.kernel), c.length(1)
-    stride, dilate = c.a.stride or (1,) * rank, c.a.dilate or (1,) * rank
-    pad, size = c.a.pad or (0,) * rank, c.a.output_size
-    room = [x + 2 * p - d * (k - 1) - 1 for x, p, d, k in zip(size, pad, dilate, c.a.kernel)]
-    windows = c.emit("Reshape", c.inputs[0], c.ints(0, columns, *(r // s + 1 for r, s in zip(room, stride))))
+    columns, options = c.length(1), windows(c)
+    sides = zip(c.a.output_size, options["pads"], options["dilations"], c.a.kernel)
+    room = [x + 2 * p - d * (k - 1) - 1 for x, p, d, k in sides]
+    steps = list(zip(room, options["strides"]))
+    images = c.inputs[0].reshape(0, columns, *(r // s + 1 for r, s in steps))
     channels = columns // prod(c.a.kernel)
-    return c.emit(
-        "ConvTranspose",
-        windows,
-        _window_filters(c, channels),
-        kernel_shape=c.a.kernel,
-        strides=stride,
-        dilations=dilate,
-        pads=pad * 2,
-        output_padding=[r % s for r, s in zip(room, stride)],
-        group=channels,
-    )
+    options |= {"output_padding": [r % s for r, s in steps], "group": channels}
+    found: Value = c.emit("ConvTranspose", images, _window_filters(c, channels), **options)
+    return found
 
 
 @in_floats()
-def activation(c: OperatorCall) -> str:
+def activation(c: OperatorCall) -> Value:
     """One of five functions."""
-    types = {
-        "relu": "Relu",
-        "sigmoid": "Sigmoid",
-        "tanh": "Tanh",
-        "softrelu": "Softplus",
-        "softsign": "Softsign",
-    }
-    return c.emit(types[c.a.act_type], c.inputs[0])
+    other = {"softrelu": "Softplus", "softsign": "Softsign"}
+    return c.emit(other.get(c.a.act_type, c.a.act_type.capitalize()), c.inputs[0])
 
 
 @in_floats()
-def leaky_relu(c: OperatorCall) -> str | list[str]:
+def leaky_relu(c: OperatorCall) -> Value | list[Value]:
     """The function that `act_type` names; rrelu has the middle slope."""
     x, kind = c.inputs[0], c.a.act_type
     if kind == "leaky":
@@ -155,19 +114,19 @@ def leaky_relu(c: OperatorCall) -> str | list[str]:
     if kind == "prelu":
         return c.emit("PRelu", x, _slopes(c))
     slope = c.const((c.a.lower_bound + c.a.upper_bound) / 2)
-    mask = c.emit("Where", c.emit("Greater", x, c.const(0.0)), c.const(1.0), slope)
-    return [c.emit("Mul", x, mask), mask]
+    mask = (x > 0.0).choose(1.0, slope)
+    return [x * mask, mask]
 
 
-def _gelu(c: OperatorCall) -> str:
+def _gelu(c: OperatorCall) -> Value:
     x = c.inputs[0]
     if c.opset >= 20:
         return c.emit("Gelu", x)
-    share = c.emit("Add", c.emit("Erf", c.emit("Mul", x, c.const(0.5**0.5))), c.const(1.0))
-    return c.emit("Mul", c.emit("Mul", x, share), c.const(0.5))
+    share = c.emit("Erf", x * 0.5**0.5) + 1.0
+    return x * share * 0.5
 
 
-def _slopes(c: OperatorCall) -> str:
+def _slopes(c: OperatorCall) -> Value:
     """Return prelu's slopes, whose axes are those of the data from the first or, if it is one, the second on."""
     gamma, shape, rank = c.inputs[1], c.shapes[1], len(c.shapes[0])
     after = rank - len(shape) if len(shape) > 1 else rank - 2
@@ -176,18 +135,18 @@ def _slopes(c: OperatorCall) -> str:
     return reshape(c, gamma, (*shape, *(1,) * after), shape)
 
 
-def dropout(c: OperatorCall) -> str:
+def dropout(c: OperatorCall) -> Value:
     """Nothing is dropped in prediction."""
     if c.a.mode == "always":
         c.refuse("mode 'always' drops in prediction, too; ONNX's Dropout does so in training only")
     return c.inputs[0]
 
 
-def embedding(c: OperatorCall) -> str:
+def embedding(c: OperatorCall) -> Value:
     """Gather of whole numbers within the table."""
     indices, weight = c.inputs
     if c.dtypes[0] != "int64":
-        indices = c.cast(indices, "int64")
+        indices = indices.cast("int64")
     last = c.const(c.a.input_dim - 1, "int64")
     return c.emit("Gather", weight, c.emit("Clip", indices, c.const(0, "int64"), last), axis=0)
 
@@ -196,7 +155,7 @@ def embedding(c: OperatorCall) -> str:
 
 
 @in_floats(double=True)
-def batch_norm(c: OperatorCall) -> str | list[str]:
+def batch_norm(c: OperatorCall) -> Value | list[Value]:
     """BatchNormalization by the moving statistics."""
     x, gamma, beta, mean, var = c.inputs
     rank, axis = len(c.shapes[0]), getattr(c.a, "axis", 1)
@@ -209,22 +168,22 @@ def batch_norm(c: OperatorCall) -> str | list[str]:
     return [found, mean, _second_statistic(c, var)] if c.a.output_mean_var else found
 
 
-def _second_statistic(c: OperatorCall, var: str) -> str:
+def _second_statistic(c: OperatorCall, var: Value) -> Value:
     """Return what the third output is: the variance, or one over the deviation."""
     if c.node.op is not None and c.node.op.name in ("BatchNorm_v1", "_contrib_SyncBatchNorm"):
         return var
-    return c.emit("Reciprocal", c.emit("Sqrt", c.emit("Add", var, c.const(c.a.eps))))
+    return c.emit("Reciprocal", c.emit("Sqrt", var + c.a.eps))
 
 
-def batch_norm_with_relu(c: OperatorCall) -> str | list[str]:
+def batch_norm_with_relu(c: OperatorCall) -> Value | list[Value]:
     """BatchNormalization and Relu."""
     found = batch_norm(c)
-    outputs = [found] if isinstance(found, str) else list(found)
+    outputs = [found] if isinstance(found, Value) else list(found)
     return [c.emit("Relu", outputs[0]), *outputs[1:]]
 
 
 @in_floats(half=False, double=True)
-def layer_norm(c: OperatorCall) -> str | list[str]:
+def layer_norm(c: OperatorCall) -> Value | list[Value]:
     """LayerNormalization from opset 17 on, plain arithmetic where there is none or its statistics are wanted."""
     x, gamma, beta = c.inputs
     rank = len(c.shapes[0])
@@ -233,44 +192,44 @@ def layer_norm(c: OperatorCall) -> str | list[str]:
         inner = move_axis(c, x, rank, axis, -1)
         found = c.emit("LayerNormalization", inner, gamma, beta, axis=-1, epsilon=c.a.eps)
         return move_axis(c, found, rank, -1, axis)
-    mean = reduce(c, "ReduceMean", x, [axis], True)
-    rest = c.emit("Sub", x, mean)
+    mean = x.reduce("ReduceMean", axis, keepdims=True)
+    rest = x - mean
     deviation = _deviation(c, rest, axis)
     vectors = [gamma, beta]
     if axis < rank - 1:
-        vectors = [c.emit("Reshape", each, c.ints(-1, *(1,) * (rank - 1 - axis))) for each in vectors]
-    found = c.emit("Add", c.emit("Mul", c.emit("Div", rest, deviation), vectors[0]), vectors[1])
+        vectors = [each.reshape(-1, *(1,) * (rank - 1 - axis)) for each in vectors]
+    found = rest / deviation * vectors[0] + vectors[1]
     return [found, mean, deviation] if c.a.output_mean_var else found
 
 
-def _deviation(c: OperatorCall, rest: str, axis: int) -> str:
+def _deviation(c: OperatorCall, rest: Value, axis: int) -> Value:
     """Return the deviation of what is left without the mean, with `eps` in it."""
-    variance = reduce(c, "ReduceMean", c.emit("Mul", rest, rest), [axis], True)
-    return c.emit("Sqrt", c.emit("Add", variance, c.const(c.a.eps)))
+    variance = (rest * rest).reduce("ReduceMean", axis, keepdims=True)
+    return c.emit("Sqrt", variance + c.a.eps)
 
 
 @in_floats(half=False)
-def instance_norm(c: OperatorCall) -> str:
+def instance_norm(c: OperatorCall) -> Value:
     """InstanceNormalization."""
     return c.emit("InstanceNormalization", *c.inputs, epsilon=c.a.eps)
 
 
 @in_floats(half=False)
-def group_norm(c: OperatorCall) -> str | list[str]:
+def group_norm(c: OperatorCall) -> Value | list[Value]:
     """InstanceNormalization of groups as channels: gamma and beta have one value per group."""
     x, gamma, beta = c.inputs
-    groups = c.emit("Reshape", x, c.ints(0, c.a.num_groups, -1))
+    groups = x.reshape(0, c.a.num_groups, -1)
     found = c.emit("InstanceNormalization", groups, gamma, beta, epsilon=c.a.eps)
     whole = reshape(c, found, c.shapes[0], (c.shapes[0][0],))
     if not c.a.output_mean_var:
         return whole
-    mean = reduce(c, "ReduceMean", groups, [2], True)
-    deviation = _deviation(c, c.emit("Sub", groups, mean), 2)
+    mean = groups.reduce("ReduceMean", 2, keepdims=True)
+    deviation = _deviation(c, groups - mean, 2)
     return [whole, *(c.emit("Squeeze", each, c.ints(2)) for each in (mean, deviation))]
 
 
 @in_floats(half=False)
-def lrn(c: OperatorCall) -> str:
+def lrn(c: OperatorCall) -> Value:
     """LRN over an odd number of channels, of images."""
     shape = c.shapes[0]
     size = 2 * ((c.a.nsize - 1) // 2) + 1
@@ -281,56 +240,56 @@ def lrn(c: OperatorCall) -> str:
         "bias": c.a.knorm,
     }
     if len(shape) == 4:
-        found: str = c.emit("LRN", c.inputs[0], **options)
+        found: Value = c.emit("LRN", c.inputs[0], **options)
         return found
-    image = c.emit("Reshape", c.inputs[0], c.ints(0, 0, -1, 1))
+    image = c.inputs[0].reshape(0, 0, -1, 1)
     return reshape(c, c.emit("LRN", image, **options), shape, shape[:2])
 
 
 @in_floats(half=False, double=True)
-def l2_normalization(c: OperatorCall) -> str:
+def l2_normalization(c: OperatorCall) -> Value:
     """The data over the root of the sum of their squares."""
     x, rank = c.inputs[0], len(c.shapes[0])
     axes = {"channel": [1], "instance": range(1, rank), "spatial": range(2, rank)}[c.a.mode]
-    total = reduce(c, "ReduceSum", c.emit("Mul", x, x), axes, True)
-    return c.emit("Div", x, c.emit("Sqrt", c.emit("Add", total, c.const(c.a.eps))))
+    total = (x * x).reduce("ReduceSum", *axes, keepdims=True)
+    return x / c.emit("Sqrt", total + c.a.eps)
 
 
 # softmax, and what losses compute in prediction
 
 
 @in_floats(double=True)
-def softmax(c: OperatorCall) -> str:
+def softmax(c: OperatorCall) -> Value:
     """Softmax or LogSoftmax, of what lies before the ends of sequences if there are any."""
     x = c.inputs[0]
     if c.a.temperature is not None:
-        x = c.emit("Div", x, c.const(c.a.temperature))
+        x = x / c.a.temperature
     if len(c.inputs) == 1:
         return c.emit(c.type, x, axis=c.a.axis)
     axis = c.a.axis % len(c.shapes[0])
-    ends = c.inputs[1] if c.dtypes[1] == "int64" else c.cast(c.inputs[1], "int64")
-    inside = c.emit("Less", positions(c, x, c.shapes[0], axis), unsqueeze(c, ends, axis))
-    found = c.emit("Softmax", c.emit("Where", inside, x, c.const(-np.inf)), axis=axis)
-    return c.emit("Where", inside, found, c.const(0.0))
+    ends = c.inputs[1].cast("int64")
+    inside = positions(c, x, c.shapes[0], axis) < ends.unsqueeze(axis)
+    found = c.emit("Softmax", inside.choose(x, -np.inf), axis=axis)
+    return inside.choose(found, 0.0)
 
 
 @in_floats(double=True)
-def softmin(c: OperatorCall) -> str:
+def softmin(c: OperatorCall) -> Value:
     """Softmax of the negated data."""
-    x = c.emit("Neg", c.inputs[0])
+    x = -c.inputs[0]
     if c.a.temperature is not None:
-        x = c.emit("Div", x, c.const(c.a.temperature))
+        x = x / c.a.temperature
     return c.emit("Softmax", x, axis=c.a.axis)
 
 
 @in_floats(double=True)
-def softmax_activation(c: OperatorCall) -> str:
+def softmax_activation(c: OperatorCall) -> Value:
     """Softmax over the channels or the last axis."""
     return c.emit("Softmax", c.inputs[0], axis=1 if c.a.mode == "channel" else -1)
 
 
 @in_floats(double=True)
-def softmax_output(c: OperatorCall) -> str:
+def softmax_output(c: OperatorCall) -> Value:
     """The prediction of the loss: Softmax over the channels, the last axis, or all axes but the first."""
     x, shape = c.inputs[0], c.shapes[0]
     if c.a.multi_output or c.a.preserve_shape or len(shape) == 2:
@@ -340,12 +299,12 @@ def softmax_output(c: OperatorCall) -> str:
 
 
 @in_floats(double=True)
-def softmax_cross_entropy(c: OperatorCall) -> str:
+def softmax_cross_entropy(c: OperatorCall) -> Value:
     """The loss itself, of labels that are class numbers."""
     data, label = c.inputs
     classes = positions(c, data, c.shapes[0], 1)
-    chosen = c.emit("Equal", unsqueeze(c, c.cast(label, "int64"), 1), classes)
-    found = c.emit("Where", chosen, c.emit("Softmax", data, axis=1), c.const(0.0))
+    chosen = label.cast("int64").unsqueeze(1).equals(classes)
+    found = chosen.choose(c.emit("Softmax", data, axis=1), 0.0)
     shares = c.emit("ReduceSum", found, c.ints(1), keepdims=0)
-    logs = c.emit("Log", c.emit("Max", shares, c.const(1e-8)))
-    return c.emit("Neg", c.emit("ReduceSum", logs, c.ints(0), keepdims=1))
+    logs = c.emit("Log", shares.then("Max", 1e-8))
+    return -c.emit("ReduceSum", logs, c.ints(0), keepdims=1)

@@ -13,8 +13,8 @@ from ...ops.contrib.resize import pooled_size
 from ...ops.nn.pool import window_of
 from ...ops.nn.rules import channels_last, window_size
 from ...ops.shapes import prod
-from .call import Dims, OperatorCall
-from .common import in_floats, move_axis, reduce, squeeze, unsqueeze
+from .call import Dims, OperatorCall, Value
+from .common import in_floats, move_axis
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _PoolWindow:
 
 
 @in_floats()
-def pooling(c: OperatorCall) -> str:
+def pooling(c: OperatorCall) -> Value:
     """MaxPool or AveragePool with MXNet's windows; sums are averages times the number of elements."""
     rank, last = len(c.shapes[0]), channels_last(c.a.layout)
     x = move_axis(c, c.inputs[0], rank, -1, 1) if last else c.inputs[0]
@@ -55,7 +55,7 @@ def pooling(c: OperatorCall) -> str:
     return move_axis(c, found, rank, 1, -1) if last else found
 
 
-def _pooled(c: OperatorCall, x: str, shape: Dims) -> str:
+def _pooled(c: OperatorCall, x: Value, shape: Dims) -> Value:
     w = _window(c, shape[2:])
     if c.a.pool_type == "max":
         return _max(c, x, w)
@@ -64,28 +64,28 @@ def _pooled(c: OperatorCall, x: str, shape: Dims) -> str:
     return _root(c, _sum(c, _power(c, x), w))
 
 
-def _whole(c: OperatorCall, x: str, rank: int) -> str:
+def _whole(c: OperatorCall, x: Value, rank: int) -> Value:
     """Pool all of an image."""
     if c.a.pool_type in ("max", "avg"):
         return c.emit("GlobalMaxPool" if c.a.pool_type == "max" else "GlobalAveragePool", x)
-    return _root(c, reduce(c, "ReduceSum", _power(c, x), range(2, rank), True))
+    return _root(c, _power(c, x).reduce("ReduceSum", *range(2, rank), keepdims=True))
 
 
-def _power(c: OperatorCall, x: str) -> str:
+def _power(c: OperatorCall, x: Value) -> Value:
     """Return what is summed: the data, or their powers for the p-norm."""
     found = x
     for _ in range(1, c.a.p_value if c.a.pool_type == "lp" else 1):
-        found = c.emit("Mul", found, x)
+        found = found * x
     return found
 
 
-def _root(c: OperatorCall, total: str) -> str:
+def _root(c: OperatorCall, total: Value) -> Value:
     """Return the p-th root of a sum of powers; the cube root keeps the sign."""
     p = c.a.p_value if c.a.pool_type == "lp" else 1
     if p == 1:
         return total
-    size = c.emit("Pow", c.emit("Abs", total), c.const(1 / 3)) if p == 3 else c.emit("Sqrt", total)
-    return c.emit("Mul", c.emit("Sign", total), size) if p == 3 else size
+    size = c.emit("Pow", abs(total), c.const(1 / 3)) if p == 3 else c.emit("Sqrt", total)
+    return c.emit("Sign", total) * size if p == 3 else size
 
 
 def _window(c: OperatorCall, spatial: Dims) -> _PoolWindow:
@@ -125,7 +125,7 @@ def _open_window(
     return _PoolWindow(a.kernel, stride, pad, (0,) * len(spatial), up, False, None)
 
 
-def _padded(c: OperatorCall, x: str, begins: Sequence[int], ends: Sequence[int], value: float) -> str:
+def _padded(c: OperatorCall, x: Value, begins: Sequence[int], ends: Sequence[int], value: float) -> Value:
     """Add elements around the spatial axes, or take some from their ends.
 
     The axis that is there meanwhile keeps ONNX Runtime from taking the Pad for that of the operator behind it, whose
@@ -134,10 +134,10 @@ def _padded(c: OperatorCall, x: str, begins: Sequence[int], ends: Sequence[int],
     if not any(begins) and not any(ends):
         return x
     pads = c.ints(0, 0, 0, *begins, 0, 0, 0, *ends)
-    return squeeze(c, c.emit("Pad", unsqueeze(c, x, 0), pads, c.const(value)), 0)
+    return c.emit("Pad", x.unsqueeze(0), pads, c.const(value)).squeeze(0)
 
 
-def _max(c: OperatorCall, x: str, w: _PoolWindow) -> str:
+def _max(c: OperatorCall, x: Value, w: _PoolWindow) -> Value:
     begins, ends = list(w.pad), w.ends
     drops = w.up and any(s > k - p for s, k, p in zip(w.stride, w.kernel, w.pad))
     if not w.fits or drops:
@@ -148,7 +148,9 @@ def _max(c: OperatorCall, x: str, w: _PoolWindow) -> str:
     )
 
 
-def _averaged(c: OperatorCall, x: str, w: _PoolWindow, pads: Sequence[int], count_include_pad: bool) -> str:
+def _averaged(
+    c: OperatorCall, x: Value, w: _PoolWindow, pads: Sequence[int], count_include_pad: bool
+) -> Value:
     return c.emit(
         "AveragePool",
         x,
@@ -160,16 +162,16 @@ def _averaged(c: OperatorCall, x: str, w: _PoolWindow, pads: Sequence[int], coun
     )
 
 
-def _sum(c: OperatorCall, x: str, w: _PoolWindow) -> str:
+def _sum(c: OperatorCall, x: Value, w: _PoolWindow) -> Value:
     """Return the sum of every window."""
     x = _padded(c, x, w.pad, w.ends, 0.0)
-    return c.emit("Mul", _averaged(c, x, w, [0] * 2 * len(w.kernel), False), c.const(float(prod(w.kernel))))
+    return _averaged(c, x, w, [0] * 2 * len(w.kernel), False) * c.const(float(prod(w.kernel)))
 
 
-def _average(c: OperatorCall, x: str, w: _PoolWindow, with_padding: bool) -> str:
+def _average(c: OperatorCall, x: Value, w: _PoolWindow, with_padding: bool) -> Value:
     """Return the average of every window, in which what lies beyond the padding never counts."""
     if w.counts is not None and (w.empty or not w.fits):
-        return c.emit("Div", _sum(c, x, w), c.const(w.counts))
+        return _sum(c, x, w) / c.const(w.counts)
     if not with_padding or not any(w.pad):
         return _averaged(c, x, w, [*w.pad, *w.ends], False)
     if not any(w.extra) and not w.up and w.fits:
@@ -179,7 +181,7 @@ def _average(c: OperatorCall, x: str, w: _PoolWindow, with_padding: bool) -> str
 
 
 @in_floats()
-def pooling_v1(c: OperatorCall) -> str:
+def pooling_v1(c: OperatorCall) -> Value:
     """The old pooling: its maximum sees the padding's zeros, its average divides by the whole window."""
     x, rank = c.inputs[0], len(c.shapes[0]) - 2
     if c.a.global_pool:
@@ -210,7 +212,7 @@ def _old_window(c: OperatorCall, spatial: Dims) -> _PoolWindow:
 
 
 @in_floats()
-def adaptive_avg_pooling(c: OperatorCall) -> str:
+def adaptive_avg_pooling(c: OperatorCall) -> Value:
     """GlobalAveragePool, AveragePool of equal windows, or products with the windows' shares."""
     x, size = c.inputs[0], pooled_size(c.a)
     if size == (1, 1):

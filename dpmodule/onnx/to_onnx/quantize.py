@@ -8,61 +8,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ops.quantize.ranges import GREATEST, STEPS, calibrated
-from .call import OperatorCall
-from .common import reduce, unsqueeze
+from ...ops.quantize.numbers import GREATEST, STEPS, calibrated
+from .call import OperatorCall, Value
+from .common import Builder, windows
 from .pooling import pooling
 
 F4 = "float32"
 
 
-def _number(c: OperatorCall, value: float) -> str:
+def _number(c: OperatorCall, value: float) -> Value:
     return c.const([value], F4)
 
 
-def _times(c: OperatorCall, *values: str) -> str:
-    product, *rest = values
-    for value in rest:
-        product = c.emit("Mul", product, value)
-    return product
-
-
-def _ratio(c: OperatorCall, value: str | float, by: str | float) -> str:
-    one, other = (x if isinstance(x, str) else _number(c, x) for x in (value, by))
-    return c.emit("Div", one, other)
-
-
-def _magnitude(c: OperatorCall, low: str, high: str) -> str:
+def _magnitude(low: Value, high: Value) -> Value:
     """Return the greater of the magnitudes of a range's ends."""
-    return c.emit("Max", c.emit("Abs", low), c.emit("Abs", high))
+    return abs(low).then("Max", abs(high))
 
 
-def _rounded(c: OperatorCall, value: str, kind: str) -> str:
+def _rounded(c: OperatorCall, value: Value, kind: str) -> Value:
     """Round a float32 value to a type, halves to even; what lies outside goes to its ends."""
     if kind != "int32":
         return c.emit("QuantizeLinear", value, c.const(1.0, F4), c.const(0, kind))
-    wide = c.emit("Round", c.cast(value, "float64"))
-    return c.cast(_within(c, wide, "float64"), "int32")
+    wide = c.emit("Round", value.cast("float64"))
+    return _within(c, wide, "float64").cast("int32")
 
 
-def _within(c: OperatorCall, value: str, dtype: str) -> str:
+def _within(c: OperatorCall, value: Value, dtype: str) -> Value:
     """Cut off what no int32 holds."""
     return c.emit("Clip", value, c.const(-(2**31), dtype), c.const(2**31 - 1, dtype))
 
 
-def _quantized(c: OperatorCall, low: str, high: str, kind: str, steps: float) -> list[str]:
-    reach = _magnitude(c, low, high)
-    found = _rounded(c, c.emit("Mul", c.inputs[0], _ratio(c, steps, reach)), kind)
-    return [found, low, high] if kind == "uint8" else [found, c.emit("Neg", reach), reach]
+def _quantized(c: OperatorCall, low: Value, high: Value, kind: str, steps: float) -> list[Value]:
+    reach = _magnitude(low, high)
+    found = _rounded(c, c.inputs[0] * (steps / reach), kind)
+    return [found, low, high] if kind == "uint8" else [found, -reach, reach]
 
 
-def quantize(c: OperatorCall) -> list[str]:
+def quantize(c: OperatorCall) -> list[Value]:
     """Over a range that comes as inputs."""
     _, low, high = c.inputs
     return _quantized(c, low, high, c.a.out_type, GREATEST[c.a.out_type])
 
 
-def quantize_v2(c: OperatorCall) -> list[str]:
+def quantize_v2(c: OperatorCall) -> list[Value]:
     """Over a calibrated range, or that of the data."""
     a, kind = c.a, c.out_dtypes[0]
     if c.dtypes[0] != F4:
@@ -74,85 +62,85 @@ def quantize_v2(c: OperatorCall) -> list[str]:
     return _quantized(c, *_data_range(c), kind, STEPS[kind])
 
 
-def _data_range(c: OperatorCall) -> tuple[str, str]:
+def _data_range(c: OperatorCall) -> tuple[Value, Value]:
     """Return the calibrated range, or that of the data."""
     if calibrated(c.a):
         return _number(c, c.a.min_calib_range), _number(c, c.a.max_calib_range)
     return _extreme(c, "ReduceMin", c.inputs[0]), _extreme(c, "ReduceMax", c.inputs[0])
 
 
-def _extreme(c: OperatorCall, operator: str, value: str) -> str:
+def _extreme(c: OperatorCall, operator: str, value: Value) -> Value:
     """Return the least or greatest element as one number."""
-    return reduce(c, operator, c.emit("Reshape", value, c.ints(-1)), [0], keepdims=True)
+    return value.reshape(-1).reduce(operator, 0, keepdims=True)
 
 
-def quantize_asym(c: OperatorCall) -> list[str]:
+def quantize_asym(c: OperatorCall) -> list[Value]:
     """Over 0 to 255, with a shift."""
     kind, x = c.dtypes[0], c.inputs[0]
     if kind == "uint8":
         return [x, _number(c, 1.0), _number(c, 0.0)]
     if kind == "int8":
-        moved = c.emit("Add", c.cast(x, "int32"), c.const(128, "int32"))
-        return [c.cast(moved, "uint8"), _number(c, 1.0), _number(c, 128.0)]
+        moved = x.cast("int32") + c.const(128, "int32")
+        return [moved.cast("uint8"), _number(c, 1.0), _number(c, 128.0)]
     low, high = _data_range(c)
     top = _number(c, 255.0)
-    scale = c.emit("Div", top, c.emit("Sub", high, low))
-    shift = c.emit("Sub", top, c.emit("Mul", high, scale))
-    moved = c.emit("Add", c.emit("Add", c.emit("Mul", x, scale), shift), _number(c, 0.5))
+    scale = top / (high - low)
+    shift = top - high * scale
+    moved = x * scale + shift + 0.5
     found = c.emit("Clip", moved, c.const(0.0, F4), c.const(255.0, F4))
-    return [c.cast(found, "uint8"), scale, shift]
+    return [found.cast("uint8"), scale, shift]
 
 
-def dequantize(c: OperatorCall) -> str:
+def dequantize(c: OperatorCall) -> Value:
     """DequantizeLinear, whose scale is the range over the number of steps."""
     data, low, high = c.inputs
-    scale = _ratio(c, _magnitude(c, low, high), STEPS[c.dtypes[0]])
-    return c.emit("DequantizeLinear", data, c.emit("Reshape", scale, c.const([], "int64")))
+    scale = _magnitude(low, high) / STEPS[c.dtypes[0]]
+    return c.emit("DequantizeLinear", data, scale.reshape())
 
 
-def requantize(c: OperatorCall) -> list[str]:
+def requantize(c: OperatorCall) -> list[Value]:
     """From 32 bits to 8."""
     data, low, high = c.inputs
     kind = c.out_dtypes[0]
-    unit = _ratio(c, _magnitude(c, low, high), STEPS["int32"])
+    unit = _magnitude(low, high) / STEPS["int32"]
     if calibrated(c.a):
-        reach = _magnitude(c, *_data_range(c))
+        reach = _magnitude(*_data_range(c))
     else:
         # abs of the least int32 has no int32
-        wide = data if kind == "uint8" else c.emit("Abs", c.cast(data, "float64"))
-        reach = c.emit("Mul", c.cast(_extreme(c, "ReduceMax", wide), F4), unit)
-    factor = c.emit("Mul", unit, _ratio(c, GREATEST[kind], reach))
-    found = _rounded(c, c.emit("Mul", c.cast(data, F4), factor), kind)
-    return [found, c.emit("Mul", reach, _number(c, 0.0)) if kind == "uint8" else c.emit("Neg", reach), reach]
+        wide = data if kind == "uint8" else abs(data.cast("float64"))
+        reach = _extreme(c, "ReduceMax", wide).cast(F4) * unit
+    factor = unit * (GREATEST[kind] / reach)
+    found = _rounded(c, data.cast(F4) * factor, kind)
+    return [found, reach * 0.0 if kind == "uint8" else -reach, reach]
 
 
-def _scale_of(c: OperatorCall, i: int, low: str, high: str) -> str:
+def _scale_of(c: OperatorCall, i: int, low: Value, high: Value) -> Value:
     """Return how many steps of input `i` one unit is."""
-    return _ratio(c, STEPS[c.dtypes[i]], _magnitude(c, low, high))
+    return STEPS[c.dtypes[i]] / _magnitude(low, high)
 
 
-def _product_range(c: OperatorCall, kinds: Sequence[str], ends: Sequence[str]) -> list[str]:
+def _product_range(c: OperatorCall, kinds: Sequence[str], ends: Sequence[Value]) -> list[Value]:
     """Return the range that int32 products stand for, from the types and ranges of both factors."""
-    left = _ratio(c, _magnitude(c, *ends[:2]), GREATEST[kinds[0]])
-    right = _ratio(c, _magnitude(c, *ends[2:4]), GREATEST[kinds[1]])
-    high = _times(c, left, right, _number(c, GREATEST["int32"]))
-    return [c.emit("Neg", high), high]
+    left = _magnitude(*ends[:2]) / GREATEST[kinds[0]]
+    right = _magnitude(*ends[2:4]) / GREATEST[kinds[1]]
+    high = left * right * GREATEST["int32"]
+    return [-high, high]
 
 
-def _bias_steps(c: OperatorCall, ends: Sequence[str]) -> str:
+def _bias_steps(c: OperatorCall, ends: Sequence[Value]) -> Value:
     """Return the bias in the steps of the 32-bit sums, cut towards 0, as int64."""
-    per_unit = c.emit("Mul", _scale_of(c, 0, *ends[:2]), _ratio(c, STEPS["int8"], _magnitude(c, *ends[2:4])))
-    factor = c.emit("Div", per_unit, _ratio(c, STEPS["int8"], _magnitude(c, *ends[4:6])))
-    return c.cast(c.emit("Mul", c.cast(c.inputs[2], F4), factor), "int64")
+    per_unit = _scale_of(c, 0, *ends[:2]) * (STEPS["int8"] / _magnitude(*ends[2:4]))
+    factor = per_unit / (STEPS["int8"] / _magnitude(*ends[4:6]))
+    return (c.inputs[2].cast(F4) * factor).cast("int64")
 
 
-def _with_bias(c: OperatorCall, sums: str, bias: str) -> str:
+def _with_bias(c: OperatorCall, sums: Value, bias: Value) -> Value:
     """Add an int64 bias to int32 sums."""
-    total = c.emit("Add", c.cast(sums, "int64"), bias)
-    return c.cast(_within(c, total, "int64"), "int32")
+    total = sums.cast("int64") + bias
+    return _within(c, total, "int64").cast("int32")
 
 
-def quantized_fully_connected(c: OperatorCall) -> list[str]:
+def quantized_fully_connected(c: OperatorCall) -> list[Value]:
     """MatMulInteger."""
     own = 2 if c.a.no_bias else 3
     x, weight, ends = c.inputs[0], c.inputs[1], c.inputs[own:]
@@ -164,7 +152,7 @@ def quantized_fully_connected(c: OperatorCall) -> list[str]:
     return [found, *_product_range(c, c.dtypes[:2], ends)]
 
 
-def quantized_conv(c: OperatorCall) -> list[str]:
+def quantized_conv(c: OperatorCall) -> list[Value]:
     """ConvInteger over uint8; int8 data is moved up by 128, which its zero point says."""
     a, axes = c.a, len(c.a.kernel)
     if a.layout is not None and a.layout.endswith("C"):
@@ -173,113 +161,99 @@ def quantized_conv(c: OperatorCall) -> list[str]:
     x, weight, ends = c.inputs[0], c.inputs[1], c.inputs[own:]
     zero = [] if c.dtypes[0] == "uint8" else [c.const(128, "uint8")]
     if zero:
-        x = c.cast(c.emit("Add", c.cast(x, "int32"), c.const(128, "int32")), "uint8")
-    found = c.emit(
-        "ConvInteger",
-        x,
-        weight,
-        *zero,
-        kernel_shape=list(a.kernel),
-        strides=list(a.stride or (1,) * axes),
-        dilations=list(a.dilate or (1,) * axes),
-        pads=list(a.pad or (0,) * axes) * 2,
-        group=a.num_group,
-    )
+        x = (x.cast("int32") + c.const(128, "int32")).cast("uint8")
+    found = c.emit("ConvInteger", x, weight, *zero, **windows(c), group=a.num_group)
     if own == 3:
-        bias = c.cast(c.inputs[2], "int64") if c.dtypes[0] == "uint8" else _bias_steps(c, ends)
-        found = _with_bias(c, found, unsqueeze(c, bias, *range(1, axes + 1)))
+        bias = c.inputs[2].cast("int64") if c.dtypes[0] == "uint8" else _bias_steps(c, ends)
+        found = _with_bias(c, found, bias.unsqueeze(*range(1, axes + 1)))
     return [found, *_product_range(c, ("int8", "int8"), ends)]
 
 
-def quantized_pooling(c: OperatorCall) -> list[str]:
+def quantized_pooling(c: OperatorCall) -> list[Value]:
     """Pooling of floating numbers, which hold all sums exactly."""
-    floats = c.on([c.cast(c.inputs[0], F4), *c.inputs[1:]], [F4] * 6)
+    floats = c.on([c.inputs[0].cast(F4), *c.inputs[1:]], [F4] * 6)
     found = pooling(floats)
-    (pooled,) = (found,) if isinstance(found, str) else found
+    (pooled,) = (found,) if isinstance(found, Value) else found
     return [_rounded(c, pooled, c.dtypes[0]), *c.inputs[1:]]
 
 
-def quantized_act(c: OperatorCall) -> list[str]:
-    """Numbers below 0 are cut off."""
-    return [c.emit("Clip", c.inputs[0], c.const(0)), *c.inputs[1:]]
-
-
-def quantized_flatten(c: OperatorCall) -> list[str]:
-    """Flatten."""
-    return [c.emit("Flatten", c.inputs[0], axis=1), *c.inputs[1:]]
-
-
-def quantized_embedding(c: OperatorCall) -> list[str]:
+def quantized_embedding(c: OperatorCall) -> list[Value]:
     """Gather, positions outside pulled to the ends."""
     places, weight, low, high = c.inputs
     last = c.const(c.length(0, 1) - 1, "int64")
-    inside = c.emit("Clip", c.cast(places, "int64"), c.const(0, "int64"), last)
+    inside = c.emit("Clip", places.cast("int64"), c.const(0, "int64"), last)
     return [c.emit("Gather", weight, inside, axis=0), low, high]
 
 
-def quantized_concat(c: OperatorCall) -> list[str]:
+def quantized_concat(c: OperatorCall) -> list[Value]:
     """Concat of parts that are brought to one range."""
     count, kind, zero = c.a.num_args, c.out_dtypes[0], _number(c, 0.0)
     ends = c.inputs[count:]
     low, high = c.emit("Min", *ends[::2], zero), c.emit("Max", *ends[1::2], zero)
-    scale = _ratio(c, STEPS[kind], _magnitude(c, low, high))
+    scale = STEPS[kind] / _magnitude(low, high)
     parts = []
     for i, x in enumerate(c.inputs[:count]):
-        factor = c.emit("Div", scale, _scale_of(c, i, ends[2 * i], ends[2 * i + 1]))
-        parts.append(_rounded(c, c.emit("Mul", c.cast(x, F4), factor), kind))
+        factor = scale / _scale_of(c, i, ends[2 * i], ends[2 * i + 1])
+        parts.append(_rounded(c, x.cast(F4) * factor, kind))
     return [c.emit("Concat", *parts, axis=c.a.dim), low, high]
 
 
-def quantized_elemwise_add(c: OperatorCall) -> list[str]:
+def quantized_elemwise_add(c: OperatorCall) -> list[Value]:
     """Sums of what both stand for."""
     kind, ends = c.out_dtypes[0], c.inputs[2:]
     if calibrated(c.a):
         low, high = _data_range(c)
     else:
-        high = c.emit("Add", _magnitude(c, *ends[:2]), _magnitude(c, *ends[2:]))
-        low = c.emit("Neg", high)
-    scale = _ratio(c, STEPS[kind], _magnitude(c, low, high))
+        high = _magnitude(*ends[:2]) + _magnitude(*ends[2:])
+        low = -high
+    scale = STEPS[kind] / _magnitude(low, high)
     parts = []
     for i, x in enumerate(c.inputs[:2]):
-        factor = c.emit("Div", scale, _scale_of(c, i, ends[2 * i], ends[2 * i + 1]))
-        part = c.emit("Mul", c.cast(x, F4), factor)
+        factor = scale / _scale_of(c, i, ends[2 * i], ends[2 * i + 1])
+        part = x.cast(F4) * factor
         if c.dtypes[0] != c.dtypes[1] and c.dtypes[i] == "uint8" and kind == "int8":
-            part = c.cast(_rounded(c, part, "int8"), F4)
+            part = _rounded(c, part, "int8").cast(F4)
         parts.append(part)
     return [_rounded(c, c.emit("Add", *parts), kind), low, high]
 
 
-def quantized_elemwise_mul(c: OperatorCall) -> list[str]:
+def quantized_elemwise_mul(c: OperatorCall) -> list[Value]:
     """Products, as they are or over a range."""
     ends = c.inputs[2:]
-    product = c.emit("Mul", *(c.cast(x, "int32") for x in c.inputs[:2]))
-    per_unit = c.emit("Mul", _scale_of(c, 0, *ends[:2]), _scale_of(c, 1, *ends[2:]))
+    product = c.emit("Mul", *(x.cast("int32") for x in c.inputs[:2]))
+    per_unit = _scale_of(c, 0, *ends[:2]) * _scale_of(c, 1, *ends[2:])
     if c.a.enable_float_output:
-        return [c.emit("Div", c.cast(product, F4), per_unit)]
+        return [product.cast(F4) / per_unit]
     if not calibrated(c.a):
         return [product, *_product_range(c, c.dtypes[:2], ends)]
     low, high = _data_range(c)
-    factor = c.emit("Div", _ratio(c, STEPS["int8"], _magnitude(c, low, high)), per_unit)
-    scaled = c.emit("Mul", c.cast(product, F4), factor)
+    factor = (STEPS["int8"] / _magnitude(low, high)) / per_unit
+    scaled = product.cast(F4) * factor
     inside = c.emit("Clip", scaled, c.const(-128.0, F4), c.const(127.0, F4))
-    return [c.cast(inside, "int8"), low, high]
+    return [inside.cast("int8"), low, high]
 
 
-def quantized_batch_norm(c: OperatorCall) -> list[str]:
+def quantized_batch_norm(c: OperatorCall) -> list[Value]:
     """A factor and an addend for each channel."""
     data, gamma, beta, mean, variance, *ends = c.inputs
     rank = len(c.shapes[0])
     if c.dtypes[0] == "uint8":
-        half = c.emit("Mul", c.cast(data, F4), c.const(STEPS["int8"] / STEPS["uint8"], F4))
+        half = data.cast(F4) * c.const(STEPS["int8"] / STEPS["uint8"], F4)
         data = _rounded(c, half, "int8")
     low, high = _data_range(c)
-    reach, wide = _magnitude(c, low, high), _magnitude(c, *ends)
-    inverse = c.emit("Reciprocal", c.emit("Sqrt", c.emit("Add", variance, _number(c, c.a.eps))))
-    slope = c.emit("Mul", gamma, inverse)
+    reach, wide = _magnitude(low, high), _magnitude(*ends)
+    inverse = c.emit("Reciprocal", c.emit("Sqrt", variance + c.a.eps))
+    slope = gamma * inverse
     # the kernel divides by the deviation of a unit variance once more
-    factor = _ratio(c, _ratio(c, c.emit("Mul", slope, wide), reach), (1 + c.a.eps) ** 0.5)
-    moved = c.emit("Sub", beta, c.emit("Mul", c.emit("Mul", mean, gamma), inverse))
-    added = _ratio(c, c.emit("Mul", moved, _number(c, STEPS["int8"])), reach)
+    factor = slope * wide / reach / ((1 + c.a.eps) ** 0.5)
+    moved = beta - mean * gamma * inverse
+    added = moved * STEPS["int8"] / reach
     axes = [i for i in range(rank) if i != c.a.axis % rank]
-    scaled = c.emit("Mul", c.cast(data, F4), unsqueeze(c, factor, *axes))
-    return [_rounded(c, c.emit("Add", scaled, unsqueeze(c, added, *axes)), "int8"), low, high]
+    scaled = data.cast(F4) * factor.unsqueeze(*axes)
+    return [_rounded(c, scaled + added.unsqueeze(*axes), "int8"), low, high]
+
+
+ROWS: dict[str, Builder] = {
+    "quantized_act": lambda c: [c.emit("Clip", c.inputs[0], c.const(0)), *c.inputs[1:]],
+    "quantized_flatten": lambda c: [c.emit("Flatten", c.inputs[0], axis=1), *c.inputs[1:]],
+}

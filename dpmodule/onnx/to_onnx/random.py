@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .call import Dims, OperatorCall, code_of
-from .common import Term, log_gamma, reshape, result, shape_value, term
+from .call import Dims, OperatorCall, Value
+from .common import log_gamma, reshape, result, shape_value, term
+from .writer import code_of
 
 Array = np.ndarray[Any, Any]
 
@@ -28,24 +29,24 @@ def _short(c: OperatorCall) -> str:
     return name.removesuffix("_like")
 
 
-def _random(c: OperatorCall, operator: str, dims: Dims) -> Term:
+def _random(c: OperatorCall, operator: str, dims: Dims) -> Value:
     """Draw uniform numbers of [0, 1), or standard normal ones, in double precision."""
     if all(isinstance(dim, int) for dim in dims):
         value = c.emit(operator, shape=c.numbers(dims) or (1,), dtype=code_of("float64"))
-        found = Term(c, value, "float64")
+        found = value
         return found if dims else found.squeeze(0)
     like = c.emit("Expand", c.const(0.0, "float32"), shape_value(c, dims))
-    return Term(c, c.emit(operator + "Like", like, dtype=code_of("float64")), "float64")
+    return c.emit(operator + "Like", like, dtype=code_of("float64"))
 
 
-def _uniform(c: OperatorCall, dims: Dims | None = None) -> Term:
+def _uniform(c: OperatorCall, dims: Dims | None = None) -> Value:
     return _random(c, "RandomUniform", c.out_shapes[0] if dims is None else dims)
 
 
-def _parameters(c: OperatorCall, names: Sequence[str]) -> list[Term]:
+def _parameters(c: OperatorCall, names: Sequence[str]) -> list[Value]:
     """Return a distribution's parameters, which are attributes, or arrays of one for each block that is drawn."""
     if hasattr(c.a, names[0]):
-        return [Term(c, c.const(getattr(c.a, name), "float64"), "float64") for name in names]
+        return [c.const(getattr(c.a, name), "float64") for name in names]
     rank = len(c.out_shapes[0])
     return [term(c, i, "float64").unsqueeze(*range(len(c.shapes[i]), rank)) for i in range(len(c.inputs))]
 
@@ -59,7 +60,7 @@ def _known_parameters(c: OperatorCall, names: Sequence[str]) -> list[Array]:
     return [each.reshape(each.shape + (1,) * (rank - each.ndim)) for each in found]
 
 
-def draw(c: OperatorCall) -> str:
+def draw(c: OperatorCall) -> Value:
     """Random numbers of a distribution."""
     name = _short(c)
     if name in _COUNTS:
@@ -70,19 +71,19 @@ def draw(c: OperatorCall) -> str:
     return result(found)
 
 
-def _draw_normal(c: OperatorCall, mean: Term, deviation: Term) -> Term:
+def _draw_normal(c: OperatorCall, mean: Value, deviation: Value) -> Value:
     return _random(c, "RandomNormal", c.out_shapes[0]) * deviation + mean
 
 
-def _draw_uniform(c: OperatorCall, low: Term, high: Term) -> Term:
+def _draw_uniform(c: OperatorCall, low: Value, high: Value) -> Value:
     return _uniform(c) * (high - low) + low
 
 
-def _draw_exponential(c: OperatorCall, rate: Term) -> Term:
+def _draw_exponential(c: OperatorCall, rate: Value) -> Value:
     return -(1 - _uniform(c)).then("Log") / rate
 
 
-def _draw_gamma(c: OperatorCall, alpha: Term, beta: Term) -> Term:
+def _draw_gamma(c: OperatorCall, alpha: Value, beta: Value) -> Value:
     """Draw by rejection, all tries at once.
 
     Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
@@ -96,12 +97,12 @@ def _draw_gamma(c: OperatorCall, alpha: Term, beta: Term) -> Term:
     bound = x * x * 0.5 + d - d * v + d * v.then("Max", 1e-30).then("Log")
     fits = (v > 0).then("And", u.then("Log") < bound)
     first = fits.cast("int64").then("ArgMax", axis=0, keepdims=1)
-    taken = Term(c, c.emit("GatherElements", v.value, first.value, axis=0), "float64").squeeze(0) * d
+    taken = c.emit("GatherElements", v, first, axis=0).squeeze(0) * d
     boost = _uniform(c) ** (1 / alpha)
     return small.choose(taken * boost, taken) * beta
 
 
-_SAMPLERS: dict[str, tuple[tuple[str, ...], Callable[..., Term]]] = {
+_SAMPLERS: dict[str, tuple[tuple[str, ...], Callable[..., Value]]] = {
     "uniform": (("low", "high"), _draw_uniform),
     "normal": (("loc", "scale"), _draw_normal),
     "exponential": (("lam",), _draw_exponential),
@@ -110,7 +111,7 @@ _SAMPLERS: dict[str, tuple[tuple[str, ...], Callable[..., Term]]] = {
 """Distribution: names of its parameters, and what draws from it."""
 
 
-def _from_table(c: OperatorCall, mean: Array, deviation: Array, chance: Callable[[Array], Array]) -> Term:
+def _from_table(c: OperatorCall, mean: Array, deviation: Array, chance: Callable[[Array], Array]) -> Value:
     """Draw counts: how many of the sums of chances a uniform number exceeds."""
     most = int(np.ceil(np.max(mean + 24 * deviation))) + 20
     if most > _MOST:
@@ -118,7 +119,7 @@ def _from_table(c: OperatorCall, mean: Array, deviation: Array, chance: Callable
             f"its counts go up to about {most}; they are drawn from a table of their chances, at most {_MOST}"
         )
     sums = np.cumsum(np.exp(chance(np.arange(most, dtype=np.float64))), axis=-1)
-    beyond = _uniform(c).unsqueeze(-1) > Term(c, c.const(sums, "float64"), "float64")
+    beyond = _uniform(c).unsqueeze(-1) > c.const(sums, "float64")
     return beyond.cast("int64").reduce("ReduceSum", -1)
 
 
@@ -156,34 +157,32 @@ _COUNTS: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
 """Distribution: names of its parameters, and mean, deviation and logarithms of chances by them."""
 
 
-def randint(c: OperatorCall) -> str:
+def randint(c: OperatorCall) -> Value:
     """Uniform numbers cut down."""
     found = (_uniform(c) * (c.a.high - c.a.low)).then("Floor") + c.a.low
     return result(found)
 
 
-def multinomial(c: OperatorCall) -> str | tuple[str, str]:
+def multinomial(c: OperatorCall) -> Value | tuple[Value, Value]:
     """Multinomial, by the logarithms of the chances."""
     rows = term(c, 0, "float32")
     rows = rows.unsqueeze(0) if len(c.shapes[0]) == 1 else rows
-    drawn = (
-        rows.then("Log").then("Multinomial", sample_size=math.prod(c.a.shape), dtype=code_of("int64")).value
-    )
-    found = result(Term(c, reshape(c, drawn, c.out_shapes[0]), "int64"))
+    drawn = rows.then("Log").then("Multinomial", sample_size=math.prod(c.a.shape), dtype=code_of("int64"))
+    found = result(reshape(c, drawn, c.out_shapes[0]))
     if not c.a.get_prob:
         return found
-    chance = Term(c, c.emit("GatherElements", rows.value, drawn, axis=1), "float32").then("Log")
-    return found, result(Term(c, reshape(c, chance.value, c.out_shapes[1]), "float32"), 1)
+    chance = c.emit("GatherElements", rows, drawn, axis=1).then("Log")
+    return found, result(reshape(c, chance, c.out_shapes[1]), 1)
 
 
-def shuffle(c: OperatorCall) -> str:
+def shuffle(c: OperatorCall) -> Value:
     """Rows in the order of random numbers."""
     count = c.length_value(c.shapes[0][0])
-    _, order = c.emit("TopK", _uniform(c, c.shapes[0][:1]).cast("float32").value, count, axis=0, outputs=2)
+    _, order = c.emit("TopK", _uniform(c, c.shapes[0][:1]).cast("float32"), count, axis=0, outputs=2)
     return c.emit("Gather", c.inputs[0], order, axis=0)
 
 
-def zipfian(c: OperatorCall) -> tuple[str, str]:
+def zipfian(c: OperatorCall) -> tuple[Value, Value]:
     """Distinct numbers: the greatest of logarithms of chances with Gumbel's numbers added.
 
     The draws that this took are as many as there are distinct numbers, and between one and the next a geometric number
@@ -202,37 +201,37 @@ def zipfian(c: OperatorCall) -> tuple[str, str]:
     chances = np.diff(ends) / math.log(high + 1)
     chances = np.append(chances[:high], 0)[:high] + np.eye(1, high)[0] * chances[high]
     noise = -(-_uniform(c, (rows, high)).then("Log")).then("Log") + np.log(chances)
-    _, numbers = c.emit("TopK", noise.value, c.ints(wanted), axis=1, outputs=2)
-    taken = Term(c, c.emit("Gather", c.const(chances, "float64"), numbers), "float64").slice(1, 0, wanted - 1)
-    seen = Term(c, c.emit("CumSum", taken.value, c.const(1, "int64")), "float64")
+    _, numbers = c.emit("TopK", noise, c.ints(wanted), axis=1, outputs=2)
+    taken = c.emit("Gather", c.const(chances, "float64"), numbers).slice(1, 0, wanted - 1)
+    seen = c.emit("CumSum", taken, c.const(1, "int64"))
     again = (_uniform(c, (rows, wanted - 1)).then("Log") / seen.then("Log")).then("Floor")
     tries = again.reduce("ReduceSum", 1) + wanted
-    return numbers, tries.cast("int64").value
+    return numbers, tries.cast("int64")
 
 
 # densities
 
 
-def _normal_density(x: Term, mean: Term, deviation: Term) -> Term:
+def _normal_density(x: Value, mean: Value, deviation: Value) -> Value:
     apart = (x - mean) / deviation
     return apart * apart * -0.5 - deviation.then("Log") - 0.5 * math.log(2 * math.pi)
 
 
-def _gamma_density(x: Term, alpha: Term, beta: Term) -> Term:
+def _gamma_density(x: Value, alpha: Value, beta: Value) -> Value:
     return alpha * beta.then("Log") + (alpha - 1) * x.then("Log") - beta * x - log_gamma(alpha)
 
 
-def _counts_density(x: Term, limit: Term, chance: Term) -> Term:
+def _counts_density(x: Value, limit: Value, chance: Value) -> Value:
     ways = log_gamma(x + limit) - log_gamma(x + 1) - log_gamma(limit)
     return ways + limit * chance.then("Log") + x * (1 - chance).then("Log")
 
 
-def _dirichlet_density(x: Term, alpha: Term) -> Term:
+def _dirichlet_density(x: Value, alpha: Value) -> Value:
     whole = log_gamma(alpha.reduce("ReduceSum", -1)) - log_gamma(alpha).reduce("ReduceSum", -1)
     return ((alpha - 1) * x.then("Log")).reduce("ReduceSum", -1) + whole
 
 
-_DENSITIES: dict[str, Callable[..., Term]] = {
+_DENSITIES: dict[str, Callable[..., Value]] = {
     "uniform": lambda x, low, high: x * 0 - (high - low).then("Log"),
     "normal": _normal_density,
     "gamma": _gamma_density,
@@ -247,7 +246,7 @@ _DENSITIES: dict[str, Callable[..., Term]] = {
 """Distribution: the logarithm of the density at samples, by its parameters."""
 
 
-def density(c: OperatorCall) -> str:
+def density(c: OperatorCall) -> Value:
     """The density of a distribution at samples, in double precision; its logarithm if that is asked for."""
     name = _short(c)
     rank = len(c.shapes[0])

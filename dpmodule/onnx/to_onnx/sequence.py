@@ -9,14 +9,14 @@ import numpy as np
 
 from ...graph import Graph
 from ...ops.nn.rnn_weights import ONNX_GATES, WeightBlock, gates, matrices
-from .call import Dims, OperatorCall
-from .common import in_floats, length_of, positions, shape_value, unsqueeze
+from .call import Dims, OperatorCall, Value
+from .common import in_floats, length_of, positions, shape_value
 
 _OPERATORS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 
 
 @in_floats(half=False)
-def rnn(c: OperatorCall) -> str | list[str]:
+def rnn(c: OperatorCall) -> Value | list[Value]:
     """One operator for each layer, which runs both directions."""
     a = c.a
     if a.projection_size:
@@ -24,7 +24,7 @@ def rnn(c: OperatorCall) -> str | list[str]:
     if len(c.shapes[0]) != 3:
         c.refuse(f"its data have the shape {c.shapes[0]}, and ONNX has no rows of different lengths")
     weights = _Weights(c)
-    lengths = c.cast(c.inputs[-1], "int32") if a.use_sequence_length else ""
+    lengths = c.inputs[-1].cast("int32") if a.use_sequence_length else ""
     directions = 2 if a.bidirectional else 1
     x, ends = c.inputs[0], []
     for layer in range(a.num_layers):
@@ -39,7 +39,7 @@ def rnn(c: OperatorCall) -> str | list[str]:
     return [x, *joined]
 
 
-def _layer_states(c: OperatorCall, state: str, layer: int, directions: int) -> str:
+def _layer_states(c: OperatorCall, state: Value, layer: int, directions: int) -> Value:
     """Return the begin states of one layer: (directions, N, H)."""
     if c.a.num_layers == 1:
         return state
@@ -47,7 +47,9 @@ def _layer_states(c: OperatorCall, state: str, layer: int, directions: int) -> s
     return c.emit("Slice", state, c.ints(begin), c.ints(begin + directions), c.ints(0))
 
 
-def _layer(c: OperatorCall, x: str, weights: Sequence[str], lengths: str, states: Sequence[str]) -> list[str]:
+def _layer(
+    c: OperatorCall, x: Value, weights: Sequence[Value], lengths: Value | str, states: Sequence[Value]
+) -> list[Value]:
     """Run one layer; return its output (T, N, directions * H) and its last states."""
     a = c.a
     directions = 2 if a.bidirectional else 1
@@ -66,7 +68,7 @@ def _layer(c: OperatorCall, x: str, weights: Sequence[str], lengths: str, states
     if directions == 1:
         return [c.emit("Squeeze", out, c.ints(1)), *last]
     sides = c.emit("Transpose", out, perm=[0, 2, 1, 3])
-    return [c.emit("Reshape", sides, c.ints(0, 0, 2 * a.state_size)), *last]
+    return [sides.reshape(0, 0, 2 * a.state_size), *last]
 
 
 class _Weights:
@@ -81,7 +83,7 @@ class _Weights:
         layout = matrices(a.mode, a.num_layers, c.length(2), a.state_size, a.bidirectional)
         self._blocks = {block.suffix: block for block in layout}
 
-    def of_layer(self, layer: int) -> list[str]:
+    def of_layer(self, layer: int) -> list[Value]:
         """Return weights of the input and of the state, (directions, gates * H, ...), and the biases of both."""
         directions = "lr" if self._c.a.bidirectional else "l"
         names = [f"{direction}{layer}" for direction in directions]
@@ -92,14 +94,13 @@ class _Weights:
         biases = [[self._blocks[f"{n}_{part}_bias"] for part in ("i2h", "h2h")] for n in names]
         return [*weights, self._joined(biases, f"{layer}/B")]
 
-    def _joined(self, rows: Sequence[Sequence[WeightBlock]], label: str) -> str:
+    def _joined(self, rows: Sequence[Sequence[WeightBlock]], label: str) -> Value:
         """Return one row for each direction, whose blocks lie one after the other."""
         c = self._c
-        if self._vector is not None:
-            vector = self._vector
+        vector, name = self._vector, c.inputs[1].name
+        if vector is not None:
             made = np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
-            is_whole = c.inputs[1] == c.node.inputs[1][0].name
-            return c.piece(made, f"{c.inputs[1]}/{label}") if is_whole else c.const(made)
+            return c.piece(made, f"{name}/{label}") if name == c.node.inputs[1][0].name else c.const(made)
         parts = [[self._cut(block) for block in row] for row in rows]
         joined = [row[0] if len(row) == 1 else c.emit("Concat", *row, axis=0) for row in parts]
         whole = [c.emit("Unsqueeze", row, c.ints(0)) for row in joined]
@@ -110,28 +111,29 @@ class _Weights:
         by_gate = block.reshape(self._count, -1, *block.shape[1:])
         return by_gate[self._order].reshape(block.shape)
 
-    def _cut(self, block: WeightBlock) -> str:
+    def _cut(self, block: WeightBlock) -> Value:
         """Return a block of a vector that is known only when the model runs."""
         c, units = self._c, block.shape[0] // self._count
         flat = c.emit(
             "Slice", c.inputs[1], c.ints(block.offset), c.ints(block.offset + block.size), c.ints(0)
         )
-        by_gate = c.emit("Reshape", flat, c.ints(self._count, units, *block.shape[1:]))
+        by_gate = flat.reshape(self._count, units, *block.shape[1:])
         ordered = c.emit("Gather", by_gate, c.ints(*self._order), axis=0)
-        return c.emit("Reshape", ordered, c.ints(*block.shape))
+        return ordered.reshape(*block.shape)
 
 
 # attention with the projections of all heads interleaved in one array
 
 
-def div_sqrt_dim(c: OperatorCall) -> str:
+def div_sqrt_dim(c: OperatorCall) -> Value:
     """Div."""
     x, size = c.inputs[0], c.shapes[0][-1]
     if isinstance(size, int):
-        return c.emit("Div", x, c.const(size**0.5))
-    length = c.cast(length_of(c, x, c.shapes[0], -1), "float32")
+        scale: float = size**0.5
+        return x / scale
+    length = length_of(c, x, c.shapes[0], -1).cast("float32")
     root = c.emit("Sqrt", length)
-    return c.emit("Div", x, root if c.dtypes[0] == "float32" else c.cast(root, c.dtypes[0]))
+    return x / (root.cast(c.dtypes[0]))
 
 
 def _head_size(c: OperatorCall, i: int, parts: int) -> int:
@@ -139,38 +141,38 @@ def _head_size(c: OperatorCall, i: int, parts: int) -> int:
     return c.length(2, i) // (heads * parts)
 
 
-def _part(c: OperatorCall, i: int, parts: int, number: int) -> str:
+def _part(c: OperatorCall, i: int, parts: int, number: int) -> Value:
     """Return one of the projections in input `i` as (length, N * heads, size of a head)."""
-    apart = c.emit("Reshape", c.inputs[i], c.ints(0, -1, parts, _head_size(c, i, parts)))
-    return c.emit("Gather", apart, c.const(number, "int64"), axis=2)
+    apart = c.inputs[i].reshape(0, -1, parts, _head_size(c, i, parts))
+    return apart.gather(number, 2)
 
 
-def _scores(c: OperatorCall, queries: str, keys: str, size: int) -> str:
-    scaled = c.emit("Div", c.emit("Transpose", queries, perm=[1, 0, 2]), c.const(size**0.5))
+def _scores(c: OperatorCall, queries: Value, keys: Value, size: int) -> Value:
+    scaled = c.emit("Transpose", queries, perm=[1, 0, 2]) / size**0.5
     return c.emit("MatMul", scaled, c.emit("Transpose", keys, perm=[1, 2, 0]))
 
 
-def _weighted(c: OperatorCall, attention: str, values: str, size: int) -> str:
+def _weighted(c: OperatorCall, attention: Value, values: Value, size: int) -> Value:
     found = c.emit("MatMul", attention, c.emit("Transpose", values, perm=[1, 0, 2]))
-    return c.emit("Reshape", c.emit("Transpose", found, perm=[1, 0, 2]), c.ints(0, -1, c.a.heads * size))
+    return c.emit("Transpose", found, perm=[1, 0, 2]).reshape(0, -1, c.a.heads * size)
 
 
-def interleaved_matmul_selfatt_qk(c: OperatorCall) -> str:
+def interleaved_matmul_selfatt_qk(c: OperatorCall) -> Value:
     """Queries times keys."""
     return _scores(c, _part(c, 0, 3, 0), _part(c, 0, 3, 1), _head_size(c, 0, 3))
 
 
-def interleaved_matmul_selfatt_valatt(c: OperatorCall) -> str:
+def interleaved_matmul_selfatt_valatt(c: OperatorCall) -> Value:
     """Attention times values."""
     return _weighted(c, c.inputs[1], _part(c, 0, 3, 2), _head_size(c, 0, 3))
 
 
-def interleaved_matmul_encdec_qk(c: OperatorCall) -> str:
+def interleaved_matmul_encdec_qk(c: OperatorCall) -> Value:
     """Queries times the encoder's keys."""
     return _scores(c, _part(c, 0, 1, 0), _part(c, 1, 2, 0), _head_size(c, 0, 1))
 
 
-def interleaved_matmul_encdec_valatt(c: OperatorCall) -> str:
+def interleaved_matmul_encdec_valatt(c: OperatorCall) -> Value:
     """Attention times the encoder's values."""
     return _weighted(c, c.inputs[1], _part(c, 0, 2, 1), _head_size(c, 0, 2))
 
@@ -178,24 +180,24 @@ def interleaved_matmul_encdec_valatt(c: OperatorCall) -> str:
 # sequences of different lengths in one array
 
 
-def _lengths(c: OperatorCall) -> str:
+def _lengths(c: OperatorCall) -> Value:
     """Return the lengths as int64."""
-    return c.inputs[1] if c.dtypes[1] == "int64" else c.cast(c.inputs[1], "int64")
+    return c.inputs[1].cast("int64")
 
 
-def sequence_mask(c: OperatorCall) -> str:
+def sequence_mask(c: OperatorCall) -> Value:
     """Where of steps before the ends."""
     if len(c.inputs) == 1:
         return c.inputs[0]
     x, shape = c.inputs[0], c.shapes[0]
     steps = positions(c, x, shape[:2], c.a.axis)
-    inside = c.emit("Less", steps, unsqueeze(c, _lengths(c), c.a.axis))
+    inside = steps < _lengths(c).unsqueeze(c.a.axis)
     if len(shape) > 2:
-        inside = unsqueeze(c, inside, *range(2, len(shape)))
-    return c.emit("Where", inside, x, c.const(c.a.value))
+        inside = inside.unsqueeze(*range(2, len(shape)))
+    return inside.choose(x, c.a.value)
 
 
-def sequence_last(c: OperatorCall) -> str:
+def sequence_last(c: OperatorCall) -> Value:
     """Gather of the last step, GatherND where sequences end at different ones."""
     x, rank = c.inputs[0], len(c.shapes[0])
     if len(c.inputs) == 1:
@@ -204,10 +206,10 @@ def sequence_last(c: OperatorCall) -> str:
     ends = c.emit("Clip", _lengths(c), one, length_of(c, x, c.shapes[0], c.a.axis))
     if c.a.axis == 0:
         x = c.emit("Transpose", x, perm=[1, 0, *range(2, rank)])
-    return c.emit("GatherND", x, unsqueeze(c, c.emit("Sub", ends, one), 1), batch_dims=1)
+    return c.emit("GatherND", x, (ends - one).unsqueeze(1), batch_dims=1)
 
 
-def sequence_reverse(c: OperatorCall) -> str:
+def sequence_reverse(c: OperatorCall) -> Value:
     """ReverseSequence; Slice with a negative step where all sequences are as long as the data."""
     x, axis = c.inputs[0], c.a.axis
     if len(c.inputs) == 1:
@@ -219,7 +221,7 @@ def sequence_reverse(c: OperatorCall) -> str:
 # loops and branches, whose subgraphs become bodies of Scan, Loop and If
 
 
-def foreach(c: OperatorCall) -> list[str]:
+def foreach(c: OperatorCall) -> list[Value]:
     """Scan over axis 0 of the data."""
     a, num_data = c.a, len(c.a.in_data_locs)
     stop = num_data + len(a.in_state_locs)
@@ -228,12 +230,10 @@ def foreach(c: OperatorCall) -> list[str]:
     states = [inner.argument(*each) for each in zip(c.dtypes[num_data:stop], c.shapes[num_data:stop])]
     parts = [inner.argument(*each) for each in zip(c.dtypes, elements)]
     # an element of a vector has one axis here, and none in ONNX
-    given = [
-        part if dims else inner.emit("Reshape", part, inner.ints(1)) for part, dims in zip(parts, elements)
-    ]
+    given = [part if dims else part.reshape(1) for part, dims in zip(parts, elements)]
     count = len(c.inputs)
     order = (*a.in_data_locs, *a.in_state_locs, *a.remain_locs)
-    values, dtypes = [""] * count, [""] * count
+    values, dtypes = list(c.inputs), [""] * count
     dims: list[Dims] = [()] * count
     for i, position in enumerate(order):
         values[position] = [*given, *states, *c.inputs[stop:]][i]
@@ -255,8 +255,8 @@ def foreach(c: OperatorCall) -> list[str]:
 
 
 def _reordered(
-    c: OperatorCall, states: Sequence[str], columns: Sequence[str]
-) -> tuple[list[str], list[str], list[Dims]]:
+    c: OperatorCall, states: Sequence[Value], columns: Sequence[Value]
+) -> tuple[list[Value], list[str], list[Dims]]:
     """Return what a body returns, states first as ONNX wants them, with types and shapes."""
     count = len(columns)
     return (
@@ -266,7 +266,7 @@ def _reordered(
     )
 
 
-def while_loop(c: OperatorCall) -> list[str]:
+def while_loop(c: OperatorCall) -> list[Value]:
     """Loop, whose stacked outputs are filled up with zeros."""
     a, (test, step) = c.a, c.node.subgraphs
     sources = [a.func_input_locs[i] for i in a.func_var_locs]
@@ -296,24 +296,24 @@ def _described(c: OperatorCall, positions: Sequence[int]) -> tuple[list[Dims], l
     return [c.shapes[i] for i in positions], [c.dtypes[i] for i in positions]
 
 
-def _truth(c: OperatorCall, test: Graph, values: Sequence[str]) -> str:
+def _truth(c: OperatorCall, test: Graph, values: Sequence[Value]) -> Value:
     """Return whether the one number that a test gives is other than 0, without axes."""
     positions = c.a.cond_input_locs
     (found,) = c.run(test, values, *_described(c, positions))
-    return c.emit("Reshape", c.cast(found, "bool"), c.const([], "int64"))
+    return found.cast("bool").reshape()
 
 
-def _filled_up(c: OperatorCall, value: str, i: int) -> str:
+def _filled_up(c: OperatorCall, value: Value, i: int) -> Value:
     """Return rows of steps, with zeros behind them up to the largest number of steps.
 
     Without a step, dynamic lengths are 0, too.
     """
-    missing = c.emit("Sub", shape_value(c, c.out_shapes[i]), c.emit("Shape", value))
+    missing = shape_value(c, c.out_shapes[i]) - c.emit("Shape", value)
     start = c.const(np.zeros(len(c.out_shapes[i])), "int64")
     return c.emit("Pad", value, c.emit("Concat", start, missing, axis=0), c.const(0, c.out_dtypes[i]))
 
 
-def cond(c: OperatorCall) -> list[str]:
+def cond(c: OperatorCall) -> list[Value]:
     """If."""
     a, (test, *branches) = c.a, c.node.subgraphs
     asked = _truth(c, test, [c.inputs[i] for i in a.cond_input_locs])

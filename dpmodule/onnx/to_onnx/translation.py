@@ -18,8 +18,9 @@ from ...ndarray import NDArray
 from ...ops.dtypes import name_of
 from ...ops.shapes import known
 from ...ops.spec import LABEL, Onnx
-from .call import Dim, Dims, OperatorCall, Untranslatable, Writer, code_of, fill
-from .common import Builder, allowed_types, computed_in, in_type, most_inputs
+from .call import Dim, Dims, OperatorCall, Untranslatable, Value
+from .common import Builder, allowed_types, computed_in, most_inputs
+from .writer import Writer, code_of, fill
 
 
 class Translation:
@@ -113,12 +114,12 @@ class Translation:
 
     def _written(self, node: Node) -> Sequence[str]:
         record = node.op.onnx if node.op is not None else None
-        if record is None or record.missing:
-            reason = "ONNX has no such operator" if record is None else record.missing
+        if record is None or record.missing or (record.builder and record.builder not in builders()):
+            reason = (record and record.missing) or "ONNX has no such operator"
             raise Untranslatable(f"{node.describe()}: {reason}")
         call = self._call(node)
         found = builders()[record.builder](call) if record.builder else translate_plainly(call, record)
-        return (found,) if isinstance(found, str) else tuple(found)
+        return [each.name for each in ([found] if isinstance(found, Value) else found)]
 
     def _call(self, node: Node) -> OperatorCall:
         if node.op is None:
@@ -139,8 +140,8 @@ class Translation:
 
     def _subgraph(
         self, writer: Writer, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
-    ) -> list[str]:
-        """Write the operators of a subgraph, and return the names of its outputs; see `OperatorCall.run`."""
+    ) -> list[tuple[str, str]]:
+        """Write the operators of a subgraph, and return its outputs, name and dtype name; see `OperatorCall.run`."""
         inner = Translation(
             graph,
             self._sizes.of_body(graph, dims),
@@ -151,7 +152,7 @@ class Translation:
             self._lengths,
         )
         inner._write()
-        return [inner._values[head] for head in graph.heads]
+        return [(inner._values[head], inner.dtype(*head)) for head in graph.heads]
 
     def _head(self, node: Node, i: int) -> str:
         """Return the name of an output, which is that of `Symbol.list_outputs`."""
@@ -166,18 +167,18 @@ class Translation:
 # operators that are a single ONNX operator
 
 
-def translate_plainly(c: OperatorCall, record: Onnx) -> list[str]:
+def translate_plainly(c: OperatorCall, record: Onnx) -> list[Value]:
     """Write the operator that a record names, in a type that it takes."""
     dtype = _computed_in(c, record.type)
-    taken = list(zip(c.inputs, c.dtypes))[: most_inputs(record.type, c.opset)]
-    inputs = [x if found == dtype else c.cast(x, dtype) for x, found in taken]
+    inputs = [x.cast(dtype) for x in c.inputs[: most_inputs(record.type, c.opset)]]
     if record.scalar:
         number = c.const(c.a.scalar, dtype)
         inputs = [number, *inputs] if record.scalar == "first" else [*inputs, number]
     found = c.emit(record.type, *inputs, outputs=len(c.out_dtypes), **_attributes(c, record))
-    outputs = [found] if isinstance(found, str) else list(found)
-    made_in = None if record.type in _OWN_TYPE else dtype
-    return [in_type(c, x, made_in or wanted, wanted) for x, wanted in zip(outputs, c.out_dtypes)]
+    outputs = [found] if isinstance(found, Value) else list(found)
+    if record.type in _OWN_TYPE:
+        return outputs
+    return [Value(c, x.name, dtype).converted(wanted) for x, wanted in zip(outputs, c.out_dtypes)]
 
 
 _OWN_TYPE = frozenset({"Cast", "Shape", "Size"})
@@ -202,28 +203,17 @@ def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
 
 # builders, by name
 
-FILES = (
-    "array",
-    "contrib",
-    "detection",
-    "image",
-    "linalg",
-    "math",
-    "nn",
-    "pooling",
-    "quantize",
-    "random",
-    "sequence",
-)
-"""Files that hold builders: every public function that one defines."""
+_FILES = "array contrib detection image linalg math nn pooling quantize random sequence"
+"""Files that hold builders: every public function that one defines, and those of its table `ROWS`."""
 
 
 @cache
 def builders() -> dict[str, Builder]:
     """Return all builders by name; a last underscore keeps a name from that of a shared function."""
     found: dict[str, Builder] = {}
-    for file in FILES:
+    for file in _FILES.split():
         module = import_module(f"{__package__}.{file}")
+        found |= getattr(module, "ROWS", {})
         for name, value in vars(module).items():
             if name[0] != "_" and isfunction(value) and value.__module__ == module.__name__:
                 found[name.rstrip("_")] = value

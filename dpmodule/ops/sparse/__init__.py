@@ -3,17 +3,17 @@
 The rules of operators are imported when the first sparse value comes, see `rule`.
 """
 
+from .gradients import as_rows as as_rows
+from .gradients import row_gradient as row_gradient
+from .gradients import stored_rows as stored_rows
 from .records import Csr as Csr
 from .records import Ragged as Ragged
 from .records import Rows as Rows
 from .records import Sparse as Sparse
 from .records import anchor_for as anchor_for
-from .records import as_rows as as_rows
 from .records import leaf_of as leaf_of
 from .records import ragged_rows as ragged_rows
-from .records import row_gradient as row_gradient
 from .records import rows_added as rows_added
-from .records import stored_rows as stored_rows
 from .rule import SparseCall as SparseCall
 from .rule import SparseRule as SparseRule
 from .rule import add_ragged_rule as add_ragged_rule

@@ -1,4 +1,4 @@
-"""Operators that work element by element, on stored elements alone: because zeros stay zeros, or by definition."""
+"""Operators that work element by element, on stored elements alone or by definition, and change the storage."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 
-from ..attrs import boolean, real
+from ...base import ArgumentError
+from ..attrs import boolean, choice, real
 from ..math.binary import divide
 from ..registry import get, op
 from ..shapes import same
 from ..spec import ROWS, Attr, Env, Onnx, arg
-from .records import Csr, Rows, Sparse, rows_added, stored_rows
+from .gradients import stored_rows
+from .records import Csr, Rows, Sparse, rows_added
 from .rule import SparseRule, Stypes, add_rule, as_first, densify, only, passed_on, stored_as, unchanged
 
 Tensor = torch.Tensor
@@ -297,6 +299,48 @@ def _div(a: Any, env: Env, left: Rows, right: Any) -> Any:
 
 
 add_rule("_scatter_elemwise_div", SparseRule(lambda a, s: s[:1] if s[0] == "row_sparse" else None, _div))
+
+
+# changing the storage
+
+
+@op(
+    "cast_storage",
+    [arg("data", ROWS)],
+    {"stype": Attr(choice("csr", "default", "row_sparse"), "wanted storage type")},
+    aliases=("_sparse_cast_storage",),
+    infer=same,
+    view=True,
+    onnx=Onnx("Identity", drop=("stype",)),
+)
+def cast_storage(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Change the storage type; one sparse type does not become the other.
+
+    Shape:
+        data: any shape.
+        returns: the same shape.
+
+    Source: MXNet 1.9.1 `cast_storage`.
+    """
+    return data
+
+
+def _cast_storage(a: Any, stypes: Stypes) -> Stypes | None:
+    if a.stype != stypes[0] and "default" not in (a.stype, stypes[0]):
+        raise ArgumentError(f"cast_storage from {stypes[0]} to {a.stype} is not supported; go by 'default'")
+    return (a.stype,)
+
+
+def _cast(a: Any, env: Env, data: Any) -> Any:
+    found = stored_as(data, a.stype)
+    shared = found is data or found is getattr(data, "values", None)
+    return found.clone() if shared else found
+
+
+add_rule(
+    "cast_storage",
+    SparseRule(_cast_storage, _cast, passed_on, lambda a, stypes: (a.stype,)),
+)
 
 
 def _first(a: Any, env: Env, left: Any, right: Sparse) -> Any:

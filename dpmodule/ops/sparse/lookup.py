@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import embedding_bag
 
-from ...base import BoundsError
+from ...base import BoundsError, Shape
 from ..attrs import boolean, dtype, integer
 from ..nn.dense import table_shapes, table_types
 from ..registry import op
-from ..spec import ROWS, Attr, Env, Onnx, arg, param
-from .records import Csr, Ragged, Rows, Sparse, row_gradient, summed
-from .rule import SparseCall, SparseRule, Stypes, add_rule
+from ..shapes import unify
+from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
+from .gradients import row_gradient, stored_rows, summed
+from .records import Csr, Ragged, Rows, Sparse
+from .rule import SparseCall, SparseRule, Stypes, add_rule, only
 
 Tensor = torch.Tensor
 
@@ -98,6 +100,76 @@ add_rule("_contrib_SparseEmbedding", _table_rule(lambda a: True, _checked))
 
 
 # rows of matrices
+
+
+def _retain_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data = unify(ins[0], outs[0], "data and output")
+    return [data, ins[1]], [data]
+
+
+def _retain_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    data = ins[0] or outs[0]
+    return [data, ins[1]], [data]
+
+
+@op(
+    "_sparse_retain",
+    [arg("data"), arg("indices")],
+    infer=_retain_shapes,
+    infer_type=_retain_types,
+    batch=NEVER,
+    onnx=Onnx(builder="retain"),
+)
+def sparse_retain(a: Any, env: Env, data: Tensor, indices: Tensor) -> Tensor:
+    """Keep some rows and set the others to zero; a row-sparse array then stores those rows only.
+
+    Shape:
+        data: (rows, ...).
+        indices: row numbers in any order and shape.
+        returns: the shape of `data`.
+
+    Raises:
+        BoundsError: there is no such row.
+
+    Source: MXNet 1.9.1 `sparse.retain`, which takes row-sparse arrays only.
+    """
+    kept = torch.zeros(data.shape[0], dtype=torch.bool, device=data.device)
+    kept[_kept(data, indices)] = True
+    return data.mul(kept.view(-1, *[1] * (data.dim() - 1)))
+
+
+def _kept(data: Any, indices: Tensor) -> Tensor:
+    """Return the rows to keep, each once, in ascending order."""
+    found: Tensor = torch.unique(indices.long())
+    if found.numel() and not 0 <= int(found[0]) <= int(found[-1]) < data.shape[0]:
+        wrong = int(found[0]) if int(found[0]) < 0 else int(found[-1])
+        raise BoundsError(f"sparse.retain: row {wrong} is outside of an array with {data.shape[0]} rows")
+    return found
+
+
+def _retain(a: Any, env: Env, data: Rows, indices: Tensor) -> Any:
+    wanted = _kept(data, indices)
+    if not data.rows.numel():
+        wanted = wanted[:0]
+    return Rows(wanted, data.pick(wanted), data.shape)
+
+
+def _retain_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Rows, indices: Tensor) -> Any:
+    grad, rows = grads[0], _kept(data, indices)
+    known = Rows(*stored_rows(grad), grad.shape) if grad.is_sparse else None
+    values = grad.index_select(0, rows) if known is None else known.pick(rows)
+    return [Rows(rows, values, data.shape), torch.zeros_like(indices) if wanted[1] else None]
+
+
+add_rule(
+    "_sparse_retain",
+    SparseRule(
+        only("row_sparse", "default", to="row_sparse"),
+        _retain,
+        _retain_grad,
+        lambda a, stypes: ("row_sparse", "default"),
+    ),
+)
 
 
 def _take_storage(a: Any, stypes: Stypes) -> Stypes | None:

@@ -12,7 +12,8 @@ from ..math.pointwise import in_type_of
 from ..registry import get, op
 from ..shapes import normal_axes, normal_axis, prod
 from ..spec import Attr, Env, Onnx, Shapes, arg
-from .records import Csr, Rows, Sparse, row_gradient, stored_rows
+from .gradients import row_gradient, stored_rows
+from .records import Csr, Rows, Sparse
 from .rule import SparseRule, Stypes, add_rule, only, stored_as
 
 Tensor = torch.Tensor

@@ -19,7 +19,8 @@ import torch
 
 from ...base import OpError
 from ..spec import Env, Op
-from .records import Csr, Rows, Sparse, anchor_for, as_rows, leaf_of, row_gradient
+from .gradients import as_rows, row_gradient
+from .records import Csr, Rows, Sparse, anchor_for, leaf_of
 
 Tensor = torch.Tensor
 Stypes = tuple[str, ...]
@@ -165,7 +166,7 @@ def counts_alone(op: Op, a: Any) -> bool:
 @cache
 def _import_rules() -> None:
     """Import the modules that enter rules, which most programs do without."""
-    for module in ("by_values", "elementwise", "lookup", "matrix", "recurrent", "sequences", "storage"):
+    for module in ("by_values", "elementwise", "lookup", "matrix", "recurrent", "sequences"):
         import_module(f".{module}", __package__)
 
 
