@@ -1,9 +1,10 @@
 """The state of objects as plain data and arrays: attributes that have changed, and random generators.
 
 `noted` packs all attributes of an object. `changes` returns those that differ now, in a form that `run_file` writes,
-and `restore` gives them to an object that was made alike. What is neither plain data nor an array is described by a
-dict with the key "kind": a set, a deque, a random generator, or an object, whose attributes are packed in turn and
-restored in place. What cannot be packed, such as a function, a file or a Python generator, may only stay as it is.
+and `restore` gives them to an object that was made alike. Collections become copies of the same type. What is neither
+plain data nor an array is described by a dict with the key "kind": a random generator, or an object, whose attributes
+are packed in turn and restored in place. What cannot be packed, such as a function, a file or a Python generator, may
+only stay as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import types
 import zlib
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -36,13 +37,8 @@ _GENERATORS = (
     np.random.BitGenerator,
     torch.Generator,
 )
-_MAPPINGS: dict[str, Any] = {
-    "dict": dict,
-    "Counter": Counter,
-    "OrderedDict": OrderedDict,
-    "defaultdict": defaultdict,
-}
-_FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (bool, int, float, str, list, dict, set)}
+FACTORIES = (bool, int, float, str, list, tuple, set, dict)
+"""What a defaultdict may make its values with, so that `run_file` writes it."""
 _ABSTRACT = {"abc", "builtins", "collections.abc", "typing"}
 """Modules of base classes that keep nothing."""
 _TRANSPARENT: tuple[str, ...] = ("dpmodule.metric", "torch.nn", "torch.utils.data")
@@ -54,7 +50,7 @@ _SAMPLE = 4096
 """Of larger arrays so many numbers, spread over the array, tell whether it has changed."""
 _LONGEST = 10_000
 """Collections with more elements are packed by their length and a few elements where large arrays are."""
-_COLLECTIONS = (list, set, frozenset, deque, *_MAPPINGS.values())
+_COLLECTIONS = (list, set, frozenset, deque, dict, Counter, OrderedDict, defaultdict)
 _MOST_OBJECTS = 50_000
 """So many objects are searched at most for random generators, and packed where large arrays are not."""
 _DEEPEST = 50
@@ -64,12 +60,51 @@ _UNCHANGED = {"kind": "unchanged"}
 
 
 class _Opaque:
-    """A value that cannot be packed."""
+    """A value that cannot be packed.
 
-    __slots__ = ("value",)
+    Args:
+        packed: what tells whether the value has changed, in place of the value itself, which is then not kept.
+    """
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    __slots__ = ("kind", "packed", "value")
+
+    def __init__(self, value: Any, packed: list[Any] | None = None, kind: str = "") -> None:
+        self.kind = kind or type(value).__name__
+        self.packed = packed
+        self.value = value if packed is None else None
+
+
+# collections
+
+
+def _elements(value: Any) -> list[Any]:
+    """Return what a list, tuple, deque or dict holds."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, (list, tuple, deque)) else []
+
+
+def _empty(like: Any) -> Any:
+    """Return an empty collection of the same type."""
+    if type(like) is deque:
+        return deque(maxlen=like.maxlen)
+    return defaultdict(like.default_factory) if type(like) is defaultdict else type(like)()
+
+
+def _filled(made: Any, keys: Any, values: Iterable[Any]) -> Any:
+    """Return an empty list, deque or dict with values, under the keys if it is a dict."""
+    if isinstance(made, dict):
+        dict.update(made, zip(keys, values))
+    else:
+        made.extend(values)
+    return made
+
+
+def _is_plain(key: Any) -> bool:
+    """Say whether `run_file` writes an element of a set, or a key of a dict."""
+    if type(key) is tuple:
+        return all(map(_is_plain, key))
+    return key is None or type(key) in _SCALARS or (isinstance(key, np.generic) and key.dtype.kind in "biuf")
 
 
 # packing
@@ -170,9 +205,8 @@ class _Packer:
         if len(path) > _DEEPEST or (self._largest is not None and len(self._alive) > _MOST_OBJECTS):
             return _Opaque(value)
         if self._largest is not None and kind in _COLLECTIONS and len(value) > _LONGEST:
-            return _Opaque(
-                (len(value), [id(each) for _, each in zip(range(0, len(value), len(value) // 100), value)])
-            )
+            some = [id(each) for _, each in zip(range(0, len(value), len(value) // 100), value)]
+            return _Opaque(value, [len(value), some])
         if isinstance(value, _GENERATORS):
             return {"kind": "generator", "state": state_of(value)}
         if kind in _COLLECTIONS:
@@ -189,46 +223,29 @@ class _Packer:
         return _Opaque(value)
 
     def _collection(self, value: Any, path: list[Any]) -> Any:
-        kind = type(value)
-        if kind is list:
-            return self._row(value, path)
-        if kind in (set, frozenset):
-            return {"kind": kind.__name__, "items": self._row(_in_order(value), path)}
-        if kind is deque:
-            return {"kind": "deque", "items": self._row(value, path), "maxlen": value.maxlen}
-        return self._mapping(value, path)
+        if isinstance(value, (set, frozenset, dict)) and not all(map(_is_plain, value)):
+            wrong = next(type(key).__name__ for key in value if not _is_plain(key))
+            keys = [key if _is_plain(key) else _Opaque(key) for key in value]
+            what = "dict with keys" if isinstance(value, dict) else "set with elements"
+            return _Opaque(value, [keys, self._row(_elements(value), path)], f"{what} of type {wrong}")
+        if isinstance(value, (set, frozenset)):
+            return value.copy()
+        packed = self._row(_elements(value), path)
+        has_own_factory = type(value) is defaultdict and value.default_factory not in (None, *FACTORIES)
+        if has_own_factory or (type(value) is dict and "kind" in value):
+            return {"kind": type(value).__name__, "items": [list(pair) for pair in zip(value, packed)]}
+        return _filled(_empty(value), value, packed)
 
     def _row(self, values: Any, path: list[Any]) -> list[Any]:
         return [self(each, [*path, i]) for i, each in enumerate(values)]
-
-    def _mapping(self, value: Any, path: list[Any]) -> Any:
-        values = self._row(value.values(), path)
-        if type(value) is dict and all(type(key) is str for key in value) and "kind" not in value:
-            return dict(zip(value, values))
-        items = [[self(key, path), each] for key, each in zip(value, values)]
-        tree: dict[str, Any] = {"kind": type(value).__name__, "items": items}
-        if type(value) is defaultdict:
-            name = getattr(value.default_factory, "__name__", "")
-            tree["factory"] = (
-                name if _FACTORIES.get(name) is value.default_factory else _Opaque(value.default_factory)
-            )
-        return tree
 
     def _array(self, value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
             return _Opaque(value)
         count = value.numel() if isinstance(value, torch.Tensor) else value.size
         if self._largest is not None and count > self._largest:
-            return _Opaque((str(value.dtype), tuple(value.shape), digest(value)))
+            return _Opaque(value, [str(value.dtype), tuple(value.shape), digest(value)])
         return value.detach().clone() if isinstance(value, torch.Tensor) else value.copy()
-
-
-def _in_order(values: Any) -> list[Any]:
-    """Return a set's elements in an order that does not depend on the process, if they have one."""
-    try:
-        return sorted(values)
-    except TypeError:
-        return list(values)
 
 
 def _iterator_state(value: Any) -> Any:
@@ -269,11 +286,13 @@ def _same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, _Opaque):
+        if one.packed is not None:
+            return _same(one.packed, other.packed)
         return one.value is other.value or _are_equal(one.value, other.value)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple, deque, dict)):
+        if isinstance(one, dict) and list(one) != list(other):
+            return False
+        return len(one) == len(other) and all(map(_same, _elements(one), _elements(other)))
     if isinstance(one, _ARRAYS):
         first, second = (_as_numpy(each) for each in (one, other))
         return all(
@@ -304,32 +323,29 @@ def _unpackable(now: Any, before: Any, name: str) -> tuple[str, str] | None:
     if _same(now, before):
         return None
     if isinstance(now, _Opaque):
-        return name, type(now.value).__name__
-    if isinstance(now, (list, tuple)):
-        is_like = isinstance(before, (list, tuple)) and len(before) == len(now)
-        return _first(
-            _unpackable(each, before[i] if is_like else _UNCHANGED, name) for i, each in enumerate(now)
-        )
-    if not isinstance(now, dict):
-        return None
-    if now.get("kind") == "object":
+        return name, now.kind
+    if type(now) is dict and now.get("kind") == "object":
         if not isinstance(before, dict) or before.get("class") != now["class"]:
             return name, now["class"]  # no object to restore it into
         rows = (
             (key, each, before["attributes"].get(key, _UNCHANGED)) for key, each in now["attributes"].items()
         )
         return _first(_unpackable(each, old, f"{name}.{key}") for key, each, old in rows)
-    old = before if isinstance(before, dict) and list(before) == list(now) else {}
-    return _first(_unpackable(each, old.get(key, _UNCHANGED), name) for key, each in now.items())
+    elements, old = _elements(now), _elements(before)
+    if type(now) is not type(before) or (isinstance(now, dict) and list(now) != list(before)):
+        old = []
+    if len(old) != len(elements):
+        old = [_UNCHANGED] * len(elements)
+    return _first(_unpackable(each, was, name) for each, was in zip(elements, old))
 
 
 def _others_in(tree: Any) -> Iterator[str]:
     """Yield the attributes that a packed value shares something with."""
-    if isinstance(tree, dict) and tree.get("kind") == "same":
+    if type(tree) is dict and tree.get("kind") == "same":
         yield tree["path"][0]
-    elif isinstance(tree, (list, tuple, dict)):
-        for each in tree.values() if isinstance(tree, dict) else tree:
-            yield from _others_in(each)
+        return
+    for each in _elements(tree):
+        yield from _others_in(each)
 
 
 def _first(values: Iterator[tuple[str, str] | None]) -> tuple[str, str] | None:
@@ -340,10 +356,10 @@ def _plain(tree: Any) -> Any:
     """Return a packed value without what cannot be packed, which `restore` leaves as it is."""
     if isinstance(tree, _Opaque):
         return dict(_UNCHANGED)
-    if isinstance(tree, (list, tuple)):
-        return type(tree)(_plain(each) for each in tree)
-    if isinstance(tree, dict):
-        return {key: _plain(each) for key, each in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(map(_plain, tree))
+    if isinstance(tree, (list, deque, dict)):
+        return _filled(_empty(tree), tree, map(_plain, _elements(tree)))
     return tree
 
 
@@ -357,10 +373,12 @@ class _Unpacker:
     def __call__(self, tree: Any, current: Any, path: list[Any]) -> Any:
         if isinstance(tree, tuple):
             return tuple(self._row(tree, current, path))
-        if isinstance(tree, list):
-            return self._fill([], tree, current, path)
-        if isinstance(tree, dict):
+        if type(tree) is dict and "kind" in tree:
             return self._described(tree, current, path)
+        if isinstance(tree, (list, deque, dict)):
+            return self._fill(_empty(tree), tree, _elements(tree), current, path)
+        if isinstance(tree, (set, frozenset)):
+            return self._keep(path, tree.copy())
         if isinstance(tree, _ARRAYS):
             return self._keep(path, _array_like(tree, current))
         return tree
@@ -373,9 +391,8 @@ class _Unpacker:
         old = _elements(current)
         return [self(each, old[i] if i < len(old) else None, [*path, i]) for i, each in enumerate(trees)]
 
-    def _fill(self, target: list[Any], trees: Any, current: Any, path: list[Any]) -> list[Any]:
-        self._keep(path, target).extend(self._row(trees, current, path))
-        return target
+    def _fill(self, made: Any, keys: Any, trees: Any, current: Any, path: list[Any]) -> Any:
+        return _filled(self._keep(path, made), keys, self._row(trees, current, path))
 
     def _described(self, tree: dict[str, Any], current: Any, path: list[Any]) -> Any:
         kind = tree.get("kind")
@@ -391,24 +408,9 @@ class _Unpacker:
             return self._keep(path, current)
         if kind == "generator":
             return self._keep(path, _with_state(tree["state"], current, path))
-        if kind in ("set", "frozenset"):
-            return self._keep(
-                path, {"set": set, "frozenset": frozenset}[kind](self._row(tree["items"], None, path))
-            )
-        if kind == "deque":
-            values = self._keep(path, deque(maxlen=tree["maxlen"]))
-            values.extend(self._row(tree["items"], current, path))
-            return values
-        keys, values = list(tree), list(tree.values())
-        if kind is not None:
-            keys = [self(key, None, path) for key, _ in tree["items"]]
-            values = [value for _, value in tree["items"]]
-        made = self._keep(path, _MAPPINGS[kind or "dict"]())
-        if kind == "defaultdict":
-            factory = tree["factory"]
-            made.default_factory = current.default_factory if factory == _UNCHANGED else _FACTORIES[factory]
-        dict.update(made, zip(keys, self._row(values, current, path)))
-        return made
+        keys, trees = zip(*tree["items"]) if tree["items"] else ((), ())
+        made = {} if kind == "dict" else defaultdict(current.default_factory)
+        return self._fill(made, keys, trees, current, path)
 
     def _object(self, tree: dict[str, Any], current: Any, path: list[Any]) -> Any:
         kind = type(current)
@@ -433,12 +435,6 @@ class _Unpacker:
 
 def _words(path: list[Any]) -> str:
     return "".join(f".{step}" if isinstance(step, str) else f"[{step}]" for step in path)[1:]
-
-
-def _elements(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return list(value) if isinstance(value, (list, tuple, deque)) else []
 
 
 def _array_like(array: Any, current: Any) -> Any:
@@ -610,11 +606,8 @@ def _content(cell: types.CellType) -> Any:
 def has_live_iterator(packed: Any) -> bool:
     """Say whether there is something in a packed value that stands somewhere and cannot say where."""
     if isinstance(packed, _Opaque):
-        value = packed.value
-        return isinstance(value, io.IOBase) or hasattr(value, "__next__")
-    if isinstance(packed, Mapping):
-        return any(map(has_live_iterator, packed.values()))
-    return isinstance(packed, (list, tuple)) and any(map(has_live_iterator, packed))
+        return isinstance(packed.value, io.IOBase) or hasattr(packed.value, "__next__")
+    return any(map(has_live_iterator, _elements(packed)))
 
 
 def digest(value: Any) -> int:

@@ -19,6 +19,7 @@ from .base import ArgumentError, FileFormatError
 from .context import cpu
 from .ndarray import NDArray, safetensors
 from .ndarray.row_sparse import RowSparseNDArray
+from .object_state import FACTORIES
 
 VERSION = 2
 """Of the files that are written; other versions are refused."""
@@ -29,8 +30,7 @@ _LISTS = {kind.__name__: kind for kind in (tuple, set, frozenset, torch.Size)}
 _DICTS: dict[str, Callable[[Iterable[Any]], Any]]
 _DICTS = {"dict": dict, "OrderedDict": OrderedDict, "Counter": lambda items: Counter(dict(items))}
 _BYTES: dict[str, Callable[[bytes], Any]] = {kind.__name__: kind for kind in (bytes, bytearray)}
-_FACTORIES = {kind.__name__: kind for kind in (bool, int, float, str, list, tuple, set, dict)}
-"""What a defaultdict may make its values with."""
+_FACTORIES = {kind.__name__: kind for kind in FACTORIES}
 
 
 def write(file: IO[bytes], state: Mapping[str, Any]) -> None:
@@ -144,19 +144,13 @@ class _Packer:
         if type(value) in (np.ndarray, np.memmap):
             order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
             dtype = _dtype_text(value, place)
-            content = (
-                torch.frombuffer(bytearray(value.tobytes(order)), dtype=torch.uint8) if value.nbytes else None
-            )
-            key = self._put(NDArray(torch.empty(0, dtype=torch.uint8) if content is None else content, cpu()))
+            content = np.frombuffer(bytearray(value.tobytes(order)), np.uint8)
+            key = self._put(NDArray(torch.from_numpy(content), cpu()))
             return {"$numpy": key, "dtype": dtype, "shape": list(value.shape), "order": order}
-        what = (
-            f"{type(value).__name__} of {value.layout}"
-            if isinstance(value, torch.Tensor)
-            else type(value).__name__
-        )
+        layout = f" of {value.layout}" if isinstance(value, torch.Tensor) else ""
         raise ArgumentError(
-            f"{place} is a {what}, which cannot be saved; a run's state holds None, numbers, str, bytes, dense arrays, "
-            "and lists, tuples, sets, deques and dicts of them"
+            f"{place} is a {type(value).__name__}{layout}, which cannot be saved; a run's state holds None, numbers, "
+            "str, bytes, dense arrays, and lists, tuples, sets, deques and dicts of them"
         )
 
     def _put(self, array: NDArray) -> str:

@@ -125,6 +125,14 @@ def test_all_that_update_changes_comes_back(tmp_path):
             "Broken.meter.log has changed and holds a builtin",
         ),
         (lambda metric: metric.dict.update(x=np.array(["a"])), "Broken.dict has changed and holds a ndarray"),
+        (
+            lambda metric: metric.counter.update([torch.float32]),
+            "Broken.counter has changed and holds a dict with keys of type dtype",
+        ),
+        (
+            lambda metric: metric.set.add(Meter),
+            "Broken.set has changed and holds a set with elements of type type",
+        ),
     ],
 )
 def test_a_change_that_cannot_be_kept_is_named(change, words):

@@ -190,7 +190,8 @@ class EvalMetric:
             rows: one row per `record`; here one number each, or a second one that adds to the count.
         """
         for value in rows[:, 0].tolist():  # one by one, as if each had been added when it came
-            self._count(value, 0)
+            self._sum += value
+            self._global_sum += value
         if rows.shape[1] > 1:
             self._count(0, int(rows[:, 1].sum()))
 
