@@ -14,7 +14,7 @@ from ..registry import bound, get
 from ..shapes import unify
 from ..spec import NEVER, Attr, Input, Shapes, Types, arg, aux
 from .layers import OUTPUTS
-from .ranges import (
+from .numbers import (
     CALIBRATED,
     STEPS,
     both_or_none,

@@ -14,7 +14,7 @@ from ...base import OpError, Shape
 from ..dtypes import name_of
 from ..registry import bound, get
 from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg
-from .ranges import STEPS, magnitude, of_types, one, over, product_range, rounded
+from .numbers import STEPS, magnitude, of_types, one, over, product_range, rounded
 
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
