@@ -134,9 +134,6 @@ class PriorityExtendableStream(BaseAsyncExtendableStream[T]):
         return await BaseAsyncExtendableStream.__anext__(self)
 
 
-T = TypeVar("T")
-
-
 @dataclasses.dataclass(eq=False)
 class CompletionExtendableStream(BaseAsyncExtendableStream[Any]):
     """Take futures, tasks and coroutines; give their results in the order in which these are ready.

@@ -89,7 +89,7 @@ def resized(image: torch.Tensor, width: int, height: int, interp: int, draws: St
 
 def shorter_edge(image: torch.Tensor, size: int, interp: int, draws: StandardDraws) -> torch.Tensor:
     """Resize an image so that its shorter edge has `size` pixels."""
-    height, width = short_edge_size(*image.shape[:2], size)
+    height, width = short_edge_size(image.shape[0], image.shape[1], size)
     return resized(image, width, height, interp, draws)
 
 

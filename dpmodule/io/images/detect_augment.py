@@ -45,7 +45,9 @@ class Objects:
         if not len(self.rows):
             return True
         x, y, width, height = box
-        common = common_areas(self.rows, np.float32((x, y)), np.float32((x + width, y + height)))
+        common = common_areas(
+            self.rows, np.array((x, y), np.float32), np.array((x + width, y + height), np.float32)
+        )
         own, crop = areas(self.rows), width * height
         if (limits[:, 0] > 0).all() and (limits[:, 1] < 1).all():  # MXNet looks only if all are set
             found = np.stack([common / (crop + own - common), common / crop, common / own])

@@ -254,7 +254,11 @@ class ImageDetRecordIter(MXDataIter):
         work = _Detector(o, labels, mean)
         if mean.wanted:
             label = torch.empty(width + _HEAD)
-            mean.compute(records, o.data_shape, lambda *image: work.image(*image, label))
+            mean.compute(
+                records,
+                o.data_shape,
+                lambda header, body, number, data: work.image(header, body, number, data, label),
+            )
         descs = (
             DataDesc(o.data_name, (o.batch_size, *o.data_shape)),
             DataDesc(o.label_name, (o.batch_size, width + _HEAD)),

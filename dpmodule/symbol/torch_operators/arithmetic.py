@@ -183,7 +183,7 @@ def _compare(name: str, mirrored: str) -> Any:
     return translate
 
 
-for _name, _ours, _mirrored in (
+for _name, _compared, _mirrored in (
     ("eq", "equal", "equal"),
     ("ne", "not_equal", "not_equal"),
     ("gt", "greater", "lesser"),
@@ -191,7 +191,7 @@ for _name, _ours, _mirrored in (
     ("lt", "lesser", "greater"),
     ("le", "lesser_equal", "greater_equal"),
 ):
-    TABLE[_name] = _compare(_ours, _mirrored)
+    TABLE[_name] = _compare(_compared, _mirrored)
 
 
 def _logical(name: str) -> Any:
@@ -314,8 +314,8 @@ def _unary(name: str) -> Any:
     return translate
 
 
-for _name, _ours in _UNARY.items():
-    TABLE[_name] = _unary(_ours)
+for _name, _element in _UNARY.items():
+    TABLE[_name] = _unary(_element)
 
 
 @translates("exp2")
