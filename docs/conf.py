@@ -32,6 +32,7 @@ extensions = [
     "links",
     "public",
     "redirects",
+    "searches",
     "since",
 ]
 exclude_patterns = ["notebooks/models"]

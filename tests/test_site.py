@@ -20,6 +20,7 @@ import held  # noqa: E402
 import pictures  # noqa: E402
 import public  # noqa: E402
 import redirects  # noqa: E402
+import searches  # noqa: E402
 
 del sys.path[:2]
 
@@ -129,6 +130,23 @@ def test_an_address_is_there_with_its_anchor(tmp_path):
     (tmp_path / "page.html").write_text('<h2 id="part">', encoding="utf-8")
     there = ("page.html", "page.html#part", "page.html#other", "other.html", "other.html#part")
     assert [redirects.is_there(tmp_path, each) for each in there] == [True, True, False, False, False]
+
+
+def test_searches_find_the_main_index_entry_first():
+    index = {
+        "docnames": ["api", "guide", "other"],
+        "titles": ["API", "Guide", "Rate"],
+        "alltitles": {"API": [[0, None]], "Rate": [[2, None]], "Learning Rate of one": [[0, "x"]]},
+        "indexentries": {"learning rate": [[1, "index-0", True], [0, "y", False]]},
+        "objects": {"mx": [[0, 0, 1, "", "rate"]]},
+    }
+    found = [searches.first(index, query) for query in ("learning rate", "rate", "learning", "nothing")]
+    assert found == ["guide", "other", "guide", ""]
+    wanted = searches.read(DOCS / "searches.txt")
+    assert {"learning rate", "early stopping", "checkpoint", "mixed precision", "resume", "batch size"} <= {
+        *wanted
+    }
+    assert all((DOCS / f"{page}.md").exists() for page in wanted.values())
 
 
 def test_tests_are_shown_below_each_difference():

@@ -24,11 +24,7 @@ from .errors import (
 
 
 def number(value: Any, what: str) -> float:
-    """Return a plain float.
-
-    Args:
-        value: a number of Python, numpy or torch, or an array of one.
-    """
+    """Return a plain float of a number of Python, numpy or torch, or of an array of one."""
     if type(value) is float:
         return value
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
@@ -99,11 +95,7 @@ def probability(value: Any, what: str) -> float:
 
 
 def flag(value: Any, what: str) -> bool:
-    """Return yes or no.
-
-    Args:
-        value: True or False, of Python or numpy, or an integer.
-    """
+    """Return yes or no: True or False, of Python or numpy, or an integer."""
     if value is True or value is False:
         return value
     found = value if isinstance(value, np.bool_) else as_label(value)
@@ -141,11 +133,7 @@ def file_name(value: Any, what: str) -> str:
 
 
 def place(value: Any, size: int, what: str) -> int:
-    """Return a place in a list.
-
-    Args:
-        value: an integer from 0 on.
-    """
+    """Return a place in a list, an integer from 0 on."""
     found = whole(value, what)
     if found < 0:
         raise NegativeIndexError(f"{what}: can't convert negative value {found} (at {user_line()})")
@@ -159,11 +147,7 @@ TOO_LARGE = 1 << 31
 
 
 def whole(value: Any, what: str) -> int:
-    """Return a plain integer.
-
-    Args:
-        value: an integer, or a float such as 2.0, as iterators of arrays give labels.
-    """
+    """Return a plain integer; floats such as 2.0 count, as iterators of arrays give labels."""
     if type(value) is int:
         return value
     found = as_label(value)

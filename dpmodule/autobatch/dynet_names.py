@@ -109,25 +109,13 @@ class DynetParams:
         self._settings["device"] = "CPU"
 
     def set_mem(self, mem: int) -> None:
-        """Do nothing: memory grows as it is needed.
-
-        Args:
-            mem: megabytes in DyNet; not read.
-        """
+        """Do nothing: memory grows as it is needed."""
 
     def set_profiling(self, profiling: int) -> None:
-        """Do nothing; see `explain`.
-
-        Args:
-            profiling: a level in DyNet; not read.
-        """
+        """Do nothing; see `explain`."""
 
     def set_shared_parameters(self, shared_parameters: bool) -> None:
-        """Do nothing: use `mx.hogwild` to train with several processes.
-
-        Args:
-            shared_parameters: not read.
-        """
+        """Do nothing: use `mx.hogwild` to train with several processes."""
 
     def set_gpu_mask(self, gpu_mask: list[int]) -> None:
         """Choose a GPU by ones and zeros.

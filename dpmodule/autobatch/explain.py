@@ -339,9 +339,5 @@ def print_text_graphviz() -> None:
 
 
 def print_graphviz(**kwargs: Any) -> None:
-    """Do what `print_text_graphviz` does; options of DyNet's drawing are taken and do nothing.
-
-    Args:
-        **kwargs: not read.
-    """
+    """Do what `print_text_graphviz` does; options of DyNet's drawing are taken and do nothing."""
     print_text_graphviz()

@@ -378,11 +378,7 @@ class EngineGraph(ABC):
         """Return marks of the parameters that the graph reads."""
 
     def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
-        """Throw everything away and give the memory back.
-
-        Args:
-            immediate: compute every node when it is made.
-        """
+        """Throw everything away and give the memory back; `immediate`: compute every node when it is made."""
         self.check_free("renew_cg")
         self.owner.take()
         self.version += 1

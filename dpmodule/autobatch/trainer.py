@@ -322,11 +322,7 @@ class Trainer:
         self._update([*dense, *tables])
 
     def update_epoch(self, r: float = 1.0) -> None:
-        """Do nothing; DyNet's old way to lower the learning rate. Change `learning_rate` instead.
-
-        Args:
-            r: not read.
-        """
+        """Do nothing; DyNet's old way to lower the learning rate. Change `learning_rate` instead."""
 
     def restart(self, learning_rate: float | None = None) -> None:
         """Forget all moments.

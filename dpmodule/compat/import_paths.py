@@ -22,99 +22,72 @@ MOVED = {
 }
 """Where modules are that had another path, both without the package's name."""
 
-GATHERED = {
-    "misc": (
-        "MXNet's first import path of learning-rate schedules.",
-        "lr_scheduler",
-        "FactorScheduler LRScheduler=LearningRateScheduler",
-    ),
-    "contrib.io": ("Iterators that MXNet keeps under `mx.contrib.io`.", "io", "DataLoaderIter"),
-    "contrib.tensorboard": (
-        "Metrics for TensorBoard, under MXNet's name.",
-        "callback.loggers",
-        "LogMetricsCallback",
-    ),
-    "contrib.amp.lists": (
-        "Which operators run in which precision, by registry name.",
-        "symbol.half",
-        "CONDITIONAL_FP32 FP32 LOSSES LP16 WIDEST",
-    ),
-    "contrib.onnx": (
-        "ONNX under the names that it had before MXNet 1.9; see `dpmodule.onnx`.",
-        "onnx",
-        "export_model get_model_metadata import_model mx2onnx onnx2mx",
-    ),
-    "contrib.onnx.mx2onnx": ("ONNX out under its old name.", "onnx", "export_model"),
-    "contrib.onnx.onnx2mx": ("Where MXNet keeps the import of ONNX files.", "onnx", "import_model"),
-    "contrib.onnx.onnx2mx.import_model": (
-        "The import of ONNX files under MXNet's name of the module.",
-        "onnx",
-        "get_model_metadata import_model",
-    ),
-    "contrib.svrg_optimization.svrg_optimizer": (
-        "The optimizers under MXNet's module path.",
-        "contrib.svrg_optimization.svrg_module",
-        "_AssignmentOptimizer _SVRGOptimizer",
-    ),
-    "fluid.nets": ("Several layers at once.", "fluid.layers", "sequence_conv_pool"),
-    "fluid.regularizer": ("Weight decay of parameters.", "fluid.variable", "L2Decay L2DecayRegularizer"),
-    "image.detection": (
-        "Detection under MXNet's module path, `mx.image.detection`.",
-        "image",
-        """
-            CreateDetAugmenter CreateMultiRandCropAugmenter DetAugmenter DetBorrowAug DetHorizontalFlipAug
-            DetRandomCropAug DetRandomPadAug DetRandomSelectAug ImageDetIter
-        """,
-    ),
-    "image.image": (
-        "Single images under MXNet's module path, `mx.image.image`.",
-        "image",
-        """
-            Augmenter BrightnessJitterAug CastAug CenterCropAug ColorJitterAug ColorNormalizeAug ContrastJitterAug
-            CreateAugmenter ForceResizeAug HorizontalFlipAug HueJitterAug ImageIter LightingAug RandomCropAug
-            RandomGrayAug RandomOrderAug RandomSizedCropAug ResizeAug SaturationJitterAug SequentialAug center_crop
-            color_normalize copyMakeBorder fixed_crop imdecode imread imresize imrotate random_crop random_rotate
-            random_size_crop resize_short scale_down
-        """,
-    ),
-    "io.io": (
-        "MXNet's import path of the iterators (`mx.io.io`).",
-        "io",
-        """
-            CSVIter DataBatch DataDesc DataIter ImageDetRecordIter ImageRecordInt8Iter ImageRecordIter
-            ImageRecordIter_v1 ImageRecordUInt8Iter ImageRecordUInt8Iter_v1 LibSVMIter MNISTIter MXDataIter
-            NDArrayIter PrefetchingIter ResizeIter utils._init_data
-        """,
-    ),
-    "optimizer.optimizer": (
-        "MXNet's import path of the optimizers (`mx.optimizer.optimizer`).",
-        "optimizer",
-        """
-            DCASGD FTML LAMB LARS LBSGD NAG SGD SGLD AdaDelta AdaGrad Adam Adamax Ftrl Nadam Optimizer RMSProp
-            Signum Test Updater ccSGD create get_updater register
-        """,
-    ),
-    "rnn.rnn": (
-        "MXNet's import path of unrolling and of checkpoints of cells (`mx.rnn.rnn`).",
-        "rnn",
-        """
-            BaseRNNCell do_rnn_checkpoint load_checkpoint load_rnn_checkpoint rnn_unroll save_checkpoint
-            save_rnn_checkpoint
-        """,
-    ),
-    "rnn.rnn_cell": (
-        "The cells under MXNet's own path, `mx.rnn.rnn_cell`.",
-        "rnn",
-        """
-            BaseConvRNNCell BaseRNNCell BidirectionalCell ConvGRUCell ConvLSTMCell ConvRNNCell DropoutCell
-            FusedRNNCell GRUCell LSTMCell ModifierCell RNNCell RNNParams ResidualCell SequentialRNNCell ZoneoutCell
-        """,
-    ),
-}
-"""Modules that only name what others define: what they say of themselves, the other module, and names in it.
+_GATHERED = """\
+misc from lr_scheduler: MXNet's first import path of learning-rate schedules.
+    FactorScheduler LRScheduler=LearningRateScheduler
+contrib.io from io: Iterators that MXNet keeps under `mx.contrib.io`.
+    DataLoaderIter
+contrib.tensorboard from callback.loggers: Metrics for TensorBoard, under MXNet's name.
+    LogMetricsCallback
+contrib.amp.lists from symbol.half: Which operators run in which precision, by registry name.
+    CONDITIONAL_FP32 FP32 LOSSES LP16 WIDEST
+contrib.onnx from onnx: ONNX under the names that it had before MXNet 1.9; see `dpmodule.onnx`.
+    export_model get_model_metadata import_model mx2onnx onnx2mx
+contrib.onnx.mx2onnx from onnx: ONNX out under its old name.
+    export_model
+contrib.onnx.onnx2mx from onnx: Where MXNet keeps the import of ONNX files.
+    import_model
+contrib.onnx.onnx2mx.import_model from onnx: The import of ONNX files under MXNet's name of the module.
+    get_model_metadata import_model
+contrib.svrg_optimization.svrg_optimizer from contrib.svrg_optimization.svrg_module: The optimizers at MXNet's path.
+    _AssignmentOptimizer _SVRGOptimizer
+fluid.nets from fluid.layers: Several layers at once.
+    sequence_conv_pool
+fluid.regularizer from fluid.variable: Weight decay of parameters.
+    L2Decay L2DecayRegularizer
+image.detection from image: Detection under MXNet's module path, `mx.image.detection`.
+    CreateDetAugmenter CreateMultiRandCropAugmenter DetAugmenter DetBorrowAug DetHorizontalFlipAug
+    DetRandomCropAug DetRandomPadAug DetRandomSelectAug ImageDetIter
+image.image from image: Single images under MXNet's module path, `mx.image.image`.
+    Augmenter BrightnessJitterAug CastAug CenterCropAug ColorJitterAug ColorNormalizeAug ContrastJitterAug
+    CreateAugmenter ForceResizeAug HorizontalFlipAug HueJitterAug ImageIter LightingAug RandomCropAug
+    RandomGrayAug RandomOrderAug RandomSizedCropAug ResizeAug SaturationJitterAug SequentialAug center_crop
+    color_normalize copyMakeBorder fixed_crop imdecode imread imresize imrotate random_crop random_rotate
+    random_size_crop resize_short scale_down
+io.io from io: MXNet's import path of the iterators (`mx.io.io`).
+    CSVIter DataBatch DataDesc DataIter ImageDetRecordIter ImageRecordInt8Iter ImageRecordIter
+    ImageRecordIter_v1 ImageRecordUInt8Iter ImageRecordUInt8Iter_v1 LibSVMIter MNISTIter MXDataIter
+    NDArrayIter PrefetchingIter ResizeIter utils._init_data
+optimizer.optimizer from optimizer: MXNet's import path of the optimizers (`mx.optimizer.optimizer`).
+    DCASGD FTML LAMB LARS LBSGD NAG SGD SGLD AdaDelta AdaGrad Adam Adamax Ftrl Nadam Optimizer RMSProp Signum
+    Test Updater ccSGD create get_updater register
+rnn.rnn from rnn: MXNet's import path of unrolling and of checkpoints of cells (`mx.rnn.rnn`).
+    BaseRNNCell do_rnn_checkpoint load_checkpoint load_rnn_checkpoint rnn_unroll save_checkpoint
+    save_rnn_checkpoint
+rnn.rnn_cell from rnn: The cells under MXNet's own path, `mx.rnn.rnn_cell`.
+    BaseConvRNNCell BaseRNNCell BidirectionalCell ConvGRUCell ConvLSTMCell ConvRNNCell DropoutCell
+    FusedRNNCell GRUCell LSTMCell ModifierCell RNNCell RNNParams ResidualCell SequentialRNNCell ZoneoutCell
+"""
+"""Modules that only name what others define: the path, the other module, and what they say of themselves; then names.
 
 ``name=other`` is shown as the other name, ``module.name`` as the name.
 """
+
+
+def _entries(table: str) -> list[str]:
+    """Return the entries of a table, each of which goes on with indented lines."""
+    return re.split(r"\n(?=\S)", table.strip())
+
+
+def _gathered(entry: str) -> tuple[str, tuple[str, str, str]]:
+    """Return the path of a module, and what it says of itself, the other module, and names in that."""
+    head, _, names = entry.partition("\n")
+    path, _, rest = head.partition(" from ")
+    home, _, about = rest.partition(": ")
+    return path, (about, home, names)
+
+
+GATHERED = dict(map(_gathered, _entries(_GATHERED)))
 
 OPERATORS: dict[str, tuple[str, dict[str, str]]] = {
     "ndarray.image": ("Operators named ``_image_*``, as functions over arrays: ``nd.image.to_tensor``.", {}),
@@ -224,11 +197,8 @@ test_utils: .=mx .context.Context .context.current_context .ndarray.array .runti
 util: ctypes functools inspect .base.py_str threading
 visualization: .symbol.Symbol copy json re warnings
 """
-"""Paths of what a module of MXNet 1.9.1 imports, as far as it exists; a dot in front means this package, = a name.
-
-An entry goes on with indented lines.
-"""
-_IMPORTED = dict(entry.split(":", 1) for entry in re.split(r"\n(?=\S)", _STAR_IMPORTS.strip()))
+"""Paths of what a module of MXNet 1.9.1 imports, as far as it exists; a dot in front means this package, = a name."""
+_IMPORTED = dict(entry.split(":", 1) for entry in _entries(_STAR_IMPORTS))
 
 
 _OLD = {new: old for old, new in MOVED.items()}

@@ -400,3 +400,19 @@ def set_worker_info(index: int, count: int, seed: int, dataset: Any) -> None:
         module._worker_info = info
     except (AttributeError, TypeError):
         return
+
+
+def batch_fetcher(loader: torch.utils.data.DataLoader[Any]) -> Callable[[Any], Any] | None:
+    """Return what makes the batch of some indices as a loader does, without its overhead; None where torch has changed.
+
+    The function raises StopIteration at the end of an iterable dataset.
+    """
+    kind: Any = getattr(torch.utils.data.dataloader, "_DatasetKind", None)
+    if not hasattr(kind, "create_fetcher") or not hasattr(loader, "_auto_collation"):
+        return None
+    source: Any = loader
+    fetcher = kind.create_fetcher(
+        source._dataset_kind, loader.dataset, source._auto_collation, loader.collate_fn, loader.drop_last
+    )
+    fetch: Callable[[Any], Any] = fetcher.fetch
+    return fetch

@@ -149,7 +149,7 @@ def deliver_sparse(
     Returns:
         The positions of the others.
     """
-    seen = {tensor.data_ptr() for tensor in taken}
+    seen = set(map(torch.Tensor.data_ptr, taken))
     rest = []
     for i, (grad, target, add) in enumerate(zip(grads, targets, adds)):
         if isinstance(target, RaggedNDArray):

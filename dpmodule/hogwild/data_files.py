@@ -124,14 +124,12 @@ def open_part(part: Part, pipe_command: str = "cat") -> ByteSource:
             f"{part.path}: bytes {part.begin} to {part.end} cannot be read alone, since the file "
             f"{'is compressed' if pipe_command == 'cat' else 'goes through a program'}; read it as a whole"
         )
-    source = _opened(part, is_range, pipe_command)
-    return _Behind(source, part.skip) if part.skip else source
-
-
-def _opened(part: Part, is_range: bool, pipe_command: str) -> ByteSource:
+    source: ByteSource
     if pipe_command != "cat":
-        return _Piped(part.path, pipe_command)
-    return _LineRange(part) if is_range else _WholeFile(part.path)
+        source = _Piped(part.path, pipe_command)
+    else:
+        source = _LineRange(part) if is_range else _WholeFile(part.path)
+    return _Behind(source, part.skip) if part.skip else source
 
 
 def count_lines(path: str, end: int) -> int:

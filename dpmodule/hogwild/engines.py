@@ -22,6 +22,8 @@ from .process_engine import ProcessEngine
 from .program import BoundProgram, metric_outputs
 from .worker import Inferred, WorkerState, infer, run
 
+_WAIT_S = 0.001
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -84,9 +86,6 @@ class Engines:
         """End all workers; the next job has new ones."""
         for engine in self._engines.values():
             engine.close()
-
-
-_WAIT_S = 0.001
 
 
 class _BatchGate:

@@ -18,6 +18,10 @@ from ..metric import EvalMetric
 from ..module.class_labels import CHOICES
 from .data_files import Part
 
+MODES = ("auto", "native", "process", "serial")
+_ON_BAD_LINE = ("error", "skip")
+_BAR_S = 0.5
+
 
 @dataclass(slots=True)
 class WorkerStats:
@@ -94,10 +98,6 @@ def merged_metric(stats: Sequence[WorkerStats]) -> EvalMetric | None:
     for metric in metrics_seen[1:]:
         metrics_seen[0].merge(metric)
     return metrics_seen[0] if metrics_seen else None
-
-
-MODES = ("auto", "native", "process", "serial")
-_ON_BAD_LINE = ("error", "skip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +277,6 @@ def averages(stats: Sequence[WorkerStats], count: int) -> list[float]:
     batches = sum(each.batches for each in stats)
     sums = [sum(each.fetched[i] for each in stats if each.fetched) for i in range(count)]
     return [total / batches if batches else math.nan for total in sums]
-
-
-_BAR_S = 0.5
 
 
 class Reporter:

@@ -96,11 +96,6 @@ def _unary(
     return graph.add("Unary", [data], data.tail, (), (number,), data.single, function)
 
 
-@_knows("Activation")
-def _activation(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    return _unary(graph, node, inputs, ACTIVATIONS[node.a.act_type])
-
-
 @_knows("LeakyReLU")
 def _leaky_relu(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     if node.a.act_type not in ("leaky", "elu", "selu", "gelu"):
@@ -108,23 +103,35 @@ def _leaky_relu(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shap
     return _unary(graph, node, inputs, node.a.act_type, node.a.slope)
 
 
-_PLAIN = {
-    "relu": "rectify",
-    "sigmoid": "logistic",
-    "tanh": "tanh",
-    "softsign": "softsign",
-    "exp": "exp",
-    "log": "log",
-    "sqrt": "sqrt",
-    "abs": "abs",
-    "negative": "negate",
-    "_copy": "identity",
+_FUNCTIONS: dict[str, Callable[[Any], tuple[str, float]]] = {
+    "Activation": lambda a: (ACTIVATIONS[a.act_type], 0.0),
+    "relu": lambda a: ("rectify", 0.0),
+    "sigmoid": lambda a: ("logistic", 0.0),
+    "tanh": lambda a: ("tanh", 0.0),
+    "softsign": lambda a: ("softsign", 0.0),
+    "exp": lambda a: ("exp", 0.0),
+    "log": lambda a: ("log", 0.0),
+    "sqrt": lambda a: ("sqrt", 0.0),
+    "abs": lambda a: ("abs", 0.0),
+    "negative": lambda a: ("negate", 0.0),
+    "_copy": lambda a: ("identity", 0.0),
+    "BlockGrad": lambda a: ("nobackprop", 0.0),
+    "_plus_scalar": lambda a: ("shift", a.scalar),
+    "_minus_scalar": lambda a: ("shift", -a.scalar),
+    "_rminus_scalar": lambda a: ("rsub", a.scalar),
+    "_mul_scalar": lambda a: ("scale", a.scalar),
+    "_div_scalar": lambda a: ("scale", 1.0 / a.scalar if a.scalar else math.inf),
+    "_rdiv_scalar": lambda a: ("recip", a.scalar),
+    "_maximum_scalar": lambda a: ("at_least", a.scalar),
+    "_minimum_scalar": lambda a: ("at_most", a.scalar),
 }
+"""From an operator's attributes the kernel that does what it does, and the number that this is given."""
 
 
-@_knows(*_PLAIN)
-def _plain(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    return _unary(graph, node, inputs, _PLAIN[_name(node)])
+@_knows(*_FUNCTIONS)
+def _function(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    function, number = _FUNCTIONS[_name(node)](node.a)
+    return _unary(graph, node, inputs, function, float(number))
 
 
 @_knows("square")
@@ -133,23 +140,6 @@ def _square(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -
     if isinstance(rows, LookedUp) and not rows.squared:
         return LookedUp(rows.slot, rows.table, rows.width, squared=True)
     return _unary(graph, node, inputs, "square")
-
-
-_WITH_SCALAR: dict[str, Callable[[float], tuple[str, float]]] = {
-    "_plus_scalar": lambda x: ("shift", x),
-    "_minus_scalar": lambda x: ("shift", -x),
-    "_rminus_scalar": lambda x: ("rsub", x),
-    "_mul_scalar": lambda x: ("scale", x),
-    "_div_scalar": lambda x: ("scale", 1.0 / x if x else math.inf),
-    "_rdiv_scalar": lambda x: ("recip", x),
-    "_maximum_scalar": lambda x: ("at_least", x),
-    "_minimum_scalar": lambda x: ("at_most", x),
-}
-
-
-@_knows(*_WITH_SCALAR)
-def _with_scalar(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    return _unary(graph, node, inputs, *_WITH_SCALAR[_name(node)](float(node.a.scalar)))
 
 
 @_knows("_power_scalar")
@@ -175,11 +165,6 @@ def _cast(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> 
     return _unary(graph, node, inputs, "truncate")
 
 
-@_knows("BlockGrad")
-def _block_gradient(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    return _unary(graph, node, inputs, "nobackprop")
-
-
 @_knows("Dropout")
 def _dropout(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data = graph.matrix(node, inputs[0])
@@ -188,24 +173,17 @@ def _dropout(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) 
     return graph.add("Dropout", [data], data.tail, (int(node.a.mode == "always"),), (node.a.p,), data.single)
 
 
-_BINARY = {
-    "add": "add",
-    "plus": "add",
-    "sub": "sub",
-    "minus": "sub",
-    "mul": "mul",
-    "div": "div",
-    "equal": "equal",
-}
+_OTHER_NAMES = {"plus": "add", "minus": "sub"}
 
 
 @_knows(
     *(f"elemwise_{name}" for name in ("add", "sub", "mul", "div")),
-    *(f"broadcast_{name}" for name in _BINARY),
+    *(f"broadcast_{name}" for name in ("add", "plus", "sub", "minus", "mul", "div", "equal")),
     "_equal",
 )
 def _binary(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    function = _BINARY[_name(node).rpartition("_")[2]]
+    name = _name(node).rpartition("_")[2]
+    function = _OTHER_NAMES.get(name, name)
     if len(inputs) == 2 and function == "mul" and inputs[0] == inputs[1] and isinstance(inputs[0], LookedUp):
         return _square(graph, node, inputs, shape)
     return _combined(graph, node, function, inputs)

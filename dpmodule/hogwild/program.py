@@ -21,6 +21,7 @@ from .data_files import Part
 from .job import RunArguments
 from .slot_feed import SlotFeed, feed_of
 
+_logger = logging.getLogger(__name__)
 _OPTIMIZER_PARAMS = (("learning_rate", 0.01),)
 
 
@@ -226,21 +227,18 @@ def _of_symbol(symbol: Symbol, given: Symbol, slots: Collection[str]) -> tuple[s
     return name, given
 
 
-_logger = logging.getLogger(__name__)
-
 # keys are identities: each table keeps alive what they are of, so that nothing else comes to have them
-
-_Entry = tuple[Any, Module, ParamStore | None]
-"""A program, which is kept alive so that nothing else has its identity; its module; where its parameters are."""
 
 
 class Programs:
     """Modules for programs, made when a program first comes, and the store of those that are symbols."""
 
+    # keys are identities: each table keeps alive what they are of, so that nothing else comes to have them
+
     def __init__(self, context: Context) -> None:
         self._context = context
         self._scope = ParamStore([context])
-        self._entries: dict[int, _Entry] = {}
+        self._modules: dict[int, tuple[Any, Module]] = {}
         self._feeds: dict[int, tuple[Module, Any, SlotFeed]] = {}
         self._prepared: dict[int, BoundProgram] = {}
         self._first: dict[int, tuple[Module, RunArguments]] = {}
@@ -296,7 +294,7 @@ class Programs:
         """Return a program's module."""
         if isinstance(program, Module):
             return program
-        found = self._entries.get(id(program))
+        found = self._modules.get(id(program))
         if found is None or not found[1].binded:
             raise StateError(
                 "the program has not been run by this executor, so that it has no parameters here"
@@ -311,7 +309,7 @@ class Programs:
         """Return a program's module, and where it is to be bound."""
         slots = [slot.name for slot in desc.slots]
         if isinstance(program, Module):
-            self._entries[id(program)] = program, program, None
+            self._modules[id(program)] = program, program
             return program, None
         if isinstance(program, Symbol):
             symbol, store = program, self._scope
@@ -323,15 +321,15 @@ class Programs:
                 "attributes symbol, store and optimizer"
             )
         data, labels = input_names(symbol, slots)
-        known = self._entries.get(id(program))
+        _, module = self._modules.get(id(program), (None, None))
         if (
-            known is None
-            or (known[1].data_names, known[1].label_names) != (data, labels)
-            or known[1].symbol is not symbol
+            module is None
+            or (module.data_names, module.label_names) != (data, labels)
+            or module.symbol is not symbol
         ):
             module = Module(symbol, data, labels, context=self._context)
-            known = self._entries[id(program)] = program, module, store
-        return known[1], store
+            self._modules[id(program)] = program, module
+        return module, store
 
     def _feed_for(
         self, module: Module, desc: DataFeedDesc, parts: Sequence[Part], args: RunArguments

@@ -21,6 +21,7 @@ from .data_feed_desc import DataFeedDesc
 from .data_files import Part, file_errors
 from .dataset import Reading
 
+_KIND = "files"
 DONE = -1
 """Mark of a part all of whose lines have been trained on; else it is how many of them have been."""
 
@@ -135,9 +136,6 @@ def _compare(state: Mapping[str, Any], files: list[list[Any]], digest: Callable[
             "or time; the places in it are those of the old content. Copies keep the time with cp -p or rsync -t; or "
             "begin the epoch anew, with arg_params from the snapshot"
         )
-
-
-_KIND = "files"
 
 
 @dataclass(frozen=True, slots=True)

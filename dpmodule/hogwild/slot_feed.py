@@ -22,6 +22,7 @@ from ..base import (
     dtype_name,
 )
 from ..context import cpu
+from ..executor.storage import declared_storage
 from ..io import DataBatch, DataDesc
 from ..module.class_labels import FedNetwork, find_wrong_label, reads_classes
 from ..ndarray import NDArray
@@ -37,8 +38,6 @@ _logger = logging.getLogger(__name__)
 _FLOATING = ("float16", "float32", "float64", "bfloat16")
 _LOOKUPS = ("Embedding",)
 _HOST = cpu()
-RAGGED = "101"
-"""The text of `__storage_type__` in graphs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +134,10 @@ def feed_of(
     names = [*data_names, *label_names]
     slots = {slot.name: slot for slot in desc.slots}
     attributes = symbol.attr_dict()
-    certain, possible = _without_slot(symbol, names, given, attributes)
+    ragged = {name for name, stype in declared_storage(symbol.graph).items() if stype == "ragged"}
+    certain, possible = _without_slot(symbol, names, given, attributes, ragged)
     variables = [name for name in symbol.list_arguments() if name in names or name in possible]
     _check_slots([*(name for name in names if name not in slots), *certain], slots, variables)
-    ragged = {name for name in names if attributes.get(name, {}).get("__storage_type__") == RAGGED}
     lines = Lines(
         tuple(_as_declared(slot, names, ragged) for slot in desc.slots), desc.batch_size, desc.pipe_command
     )
@@ -167,7 +166,11 @@ def feed_of(
 
 
 def _without_slot(
-    symbol: Symbol, names: Sequence[str], given: Collection[str], attributes: Mapping[str, Mapping[str, str]]
+    symbol: Symbol,
+    names: Sequence[str],
+    given: Collection[str],
+    attributes: Mapping[str, Mapping[str, str]],
+    ragged: Collection[str],
 ) -> tuple[list[str], list[str]]:
     """Return arguments beside `names` that are not parameters, and those that may not be."""
     graph = symbol.graph
@@ -178,14 +181,16 @@ def _without_slot(
         and "__init__" not in attributes.get(name, {})
     ]
     return [
-        name for name in possible if name in graph.labels or _holds_samples(attributes.get(name, {}))
+        name
+        for name in possible
+        if name in graph.labels or name in ragged or _holds_samples(attributes.get(name, {}))
     ], possible
 
 
 def _holds_samples(attributes: Mapping[str, str]) -> bool:
-    """Say whether a variable is declared with an axis for the batch, or ragged, as no parameter is."""
+    """Say whether a variable is declared with an axis for the batch, as no parameter is."""
     shape = literal(attributes.get("__shape__", "None"))
-    return attributes.get("__storage_type__") == RAGGED or bool(shape) and shape[0] == 0
+    return bool(shape) and shape[0] == 0
 
 
 def _of_unknown_shape(

@@ -339,7 +339,12 @@ class _Loading:
         loader = self._loader(self._indices(epoch) if self._is_ordered else None)
         if loader.collate_fn is default_collate:
             loader.collate_fn = self._collated
-        return iter(loader)
+        fetch = torch_private.batch_fetcher(loader)
+        if fetch is None:
+            return iter(loader)
+        batches: Any = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+        # an iterable dataset ends by a StopIteration, any other one must not
+        return (fetch(indices) for indices in batches) if self._is_ordered else map(fetch, batches)
 
     def _indices(self, epoch: int) -> Iterator[Any]:
         while (indices := self._orders.work(epoch)) is not None:

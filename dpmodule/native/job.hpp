@@ -11,11 +11,10 @@ namespace dpmodule {
 
 class SignalBus;
 
-// How often this process has been forked off since the first of its ancestors loaded the extension.
-unsigned fork_generation() noexcept;
+inline std::atomic<unsigned> forks{0};
 
-// Begin counting forks.
-void watch_forks() noexcept;
+// How often this process has been forked off since the first of its ancestors loaded the extension.
+inline unsigned fork_generation() noexcept { return forks.load(std::memory_order_relaxed); }
 
 // One functor's way through a pool, from the call of a worker until its result has been asked for or dropped: there is
 // one at a time, unless the functor is reentrant. What was on its way when the process forked is on its way in the parent
@@ -115,10 +114,20 @@ class JobStack {
     std::atomic<Job *> head_{nullptr};
 };
 
-// Jobs that ended after their event loop: kept until a thread that holds the GIL deletes them.
-JobStack &orphans() noexcept;
+// Jobs that ended after their event loop: kept until a thread that holds the GIL deletes them. Never destroyed: a worker may
+// still be running when the process destroys its static objects.
+inline JobStack &orphans() noexcept {
+    static JobStack *const stack = new JobStack;
+    return *stack;
+}
 
 // Delete a list of jobs; needs the GIL, for functors and futures may be Python's.
-void delete_jobs(Job *jobs) noexcept;
+inline void delete_jobs(Job *jobs) noexcept {
+    while (jobs) {
+        Job *next = jobs->next;
+        delete jobs;
+        jobs = next;
+    }
+}
 
 }  // namespace dpmodule

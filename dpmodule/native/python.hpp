@@ -49,16 +49,13 @@ inline float *pointer(unsigned long long address) {
 }
 
 // What the module consists of: `add_...` of each part adds its types and functions, and returns -1 if Python has raised.
-#define DPMODULE_PARTS(PART)                                                                                       \
-    PART(functor)                                                                                                  \
-    PART(signal_bus)                                                                                               \
-    PART(thread_pool)                                                                                              \
-    PART(worker)                                                                                                   \
-    PART(kernels)                                                                                                  \
-    PART(io) PART(string_handle) PART(ready) PART(deflate) PART(checksum) PART(copy) PART(multislot) PART(records) \
-        PART(row_updates) PART(pipe_reader) PART(pipe_writer) PART(autobatch_node) PART(autobatch_function)        \
-            PART(autobatch_numbers) PART(autobatch_engine) PART(autobatch_layers) PART(autobatch_state)            \
-                PART(autobatch_update) PART(hogwild_run)
+// clang-format off: a list
+#define DPMODULE_PARTS(PART)                                                                                  \
+    PART(functor) PART(signal_bus) PART(thread_pool) PART(kernels) PART(io) PART(string_handle) PART(ready)   \
+    PART(deflate) PART(checksum) PART(copy) PART(multislot) PART(records) PART(pipe_reader) PART(pipe_writer) \
+    PART(autobatch_node) PART(autobatch_function) PART(autobatch_engine) PART(autobatch_layers)               \
+    PART(autobatch_state) PART(autobatch_update) PART(hogwild_run)
+// clang-format on
 
 #define DPMODULE_DECLARE(part) int add_##part(PyObject *module);
 DPMODULE_PARTS(DPMODULE_DECLARE)

@@ -309,7 +309,6 @@ def sample_multinomial(
     infer=same,
     random=True,
     batch=NEVER,
-    onnx=Onnx(builder="shuffle"),
 )
 def shuffle(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     """Put the rows into random order.

@@ -15,7 +15,7 @@ import torch
 
 from ..base import OpError, did_you_mean
 from ..compat.lazy import modules_of
-from .spec import REQUIRED, Attr, Env, Input, LossOutput, Op, Variadic
+from .spec import REQUIRED, Attr, Env, Input, LossOutput, Onnx, Op, Variadic
 
 _OPS: dict[str, Op] = {}
 
@@ -107,11 +107,14 @@ def op(
             read_attrs (reads the attributes by itself, which then may have any name), needs_head (from the
             attributes, whether backward needs the outputs' gradients), differentiable (False: binding a graph for
             gradients that would flow through it is an error, as in MXNet), batch (NEVER), keeps_any (it has
-            attributes, but takes and keeps any other keyword too), onnx, classes (``(a, *shapes of the inputs) ->
-            ClassLabels`` of the second input; None where it holds no class numbers).
+            attributes, but takes and keeps any other keyword too), onnx (default: the builder in
+            `dpmodule.onnx.to_onnx` that has the operator's name, without ``_`` and ``_contrib_``), classes
+            (``(a, *shapes of the inputs) -> ClassLabels`` of the second input; None where it holds no class
+            numbers).
     """
 
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:
+        fields.setdefault("onnx", Onnx(builder=name.lstrip("_").removeprefix("contrib_")))
         attributes = dict(attrs or {})
         record_fields = (*attributes, "bodies") if fields.get("num_subgraphs") else tuple(attributes)
         loss = None
@@ -246,6 +249,29 @@ def bound(
         return bind
 
     return declare_bind
+
+
+def pure(
+    name: str,
+    inputs: Iterable[Input] | Callable[[Any], tuple[Input, ...]] = (),
+    attrs: Mapping[str, Attr] | None = None,
+    **fields: Any,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare an operator; the decorated function ``(a, *tensors)`` needs its attributes and tensors alone.
+
+    Args:
+        fields: as in `registry.op`, without `bind`.
+    """
+
+    def declare_function(function: Callable[..., Any]) -> Callable[..., Any]:
+        def bind(a: Any) -> Callable[..., Any]:
+            return partial(function, a)
+
+        bind.__doc__ = function.__doc__
+        bound(name, inputs, attrs, **fields)(bind)
+        return function
+
+    return declare_function
 
 
 def names_in(space: str) -> dict[str, str]:

@@ -220,8 +220,6 @@ class RMSProp(GroupedOptimizer):
 
 # optimizers over running means of gradients and their sizes: AdaDelta, Adamax and Nadam
 
-Tensor = torch.Tensor
-
 
 class _TwoSlots(GroupedOptimizer):
     """What the three share: two arrays per parameter."""

@@ -139,8 +139,6 @@ class DCASGD(GroupedOptimizer):
 
 # optimizers that follow the leader: the point that was best for all gradients so far. Ftrl and FTML
 
-Tensor = torch.Tensor
-
 
 @register
 class Ftrl(GroupedOptimizer):

@@ -187,7 +187,6 @@ def _listed(index: Any, *columns: Any) -> tuple[Any, ...]:
 
 # gradients of some rows only: lazy updates of those rows, and dense gradients for rules that need all
 
-Tensor = torch.Tensor
 _RAW = attrgetter("raw")
 
 

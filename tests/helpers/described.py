@@ -17,7 +17,7 @@ def _described():
 def add_right_calls():
     """Enter right calls of those that `misuse.RIGHT` does not have."""
     for op in _described():
-        RIGHT.setdefault(op.name, [f"dy.{op.name}(X(3){', 0.5' if op.argument else ''})"])
+        RIGHT.setdefault(op.name, [f"dy.{op.name}(X(3))"])
 
 
 def described_cases():

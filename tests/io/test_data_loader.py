@@ -268,3 +268,37 @@ def test_worker_info_where_torch_has_changed(monkeypatch):
     torch_private.set_worker_info(0, 1, 2, None)
     monkeypatch.undo()
     assert get_worker_info() is None
+
+
+class Rows:
+    """Gives whole batches, of the rows of a list of indices."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, indices):
+        rows = torch.arange(12.0).view(6, 2)[list(indices)]
+        return rows, rows[:, 0]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_lists_of_a_sampler_are_indices_of_whole_batches(num_workers):
+    with Iter(Rows(), sampler=[[0, 2], [5, 1]], num_workers=num_workers) as batches:
+        assert [batch.data[0].asnumpy().tolist() for batch in batches] == [
+            [[0, 1], [4, 5]],
+            [[10, 11], [2, 3]],
+        ]
+
+
+class Stopping(TensorDataset):
+    def __getitem__(self, index):
+        if index == 4:
+            raise StopIteration
+        return super().__getitem__(index)
+
+
+def test_a_dataset_that_stops_in_a_worker_is_no_end():
+    with Iter(Stopping(torch.ones(6, 2), torch.zeros(6)), batch_size=2, num_workers=1) as batches:
+        next(batches), next(batches)
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            next(batches)

@@ -83,9 +83,9 @@ def look():
 
 look()
 shutil.copy(extension, os.path.join(site, "dpmodule"))
-os.rename(os.path.join(tree, "dpmodule/native/job.cpp"), os.path.join(tree, "dpmodule/native/task.cpp"))
+os.rename(os.path.join(tree, "dpmodule/native/errors.cpp"), os.path.join(tree, "dpmodule/native/failures.cpp"))
 look()
-os.rename(os.path.join(tree, "dpmodule/native/task.cpp"), os.path.join(tree, "dpmodule/native/job.cpp"))
+os.rename(os.path.join(tree, "dpmodule/native/failures.cpp"), os.path.join(tree, "dpmodule/native/errors.cpp"))
 look()
 from dpmodule.cli.__main__ import main
 main(["info"])

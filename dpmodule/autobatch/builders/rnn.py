@@ -161,11 +161,7 @@ class RNNBuilder:
         return self.initial_state([inputVector(each) for each in listed("vecs", vecs)], update)
 
     def new_graph(self, update: bool = True) -> None:
-        """Put the parameters into the graph under construction.
-
-        Args:
-            update: False makes them constants.
-        """
+        """Put the parameters into the graph under construction, as constants if `update` is False."""
         self._is_updated, self._is_cut = flag(update, "update"), False
         self._version = shared.graph.version
         expressions: Sequence[tuple[Expression, ...]] = self.parameters  # they enter when they are used

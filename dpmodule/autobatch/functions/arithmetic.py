@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
 from ..arguments import number, whole
@@ -23,39 +23,24 @@ from ..expression import (
 from ..ops import binary
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
 from ..ops.linear import AFFINE, CONTRACT, DOT, INVERSE, LOGDET, TRACE
-from ..ops.spec import Argument, Operation
+from ..ops.spec import Operation
 from ..ops.unary import ARGMAX, CEIL, FLOOR, NOBACKPROP, ROUND, SCALE_GRADIENT, UNARY
 from ..session import state
 
 
 class OfOne(Protocol):
-    """A function of an expression, and perhaps of a number beside it."""
+    """A function of an expression."""
 
-    def __call__(self, x: Expression, *beside: float, **named: float) -> Expression:
+    def __call__(self, x: Expression) -> Expression:
         """Add its operation to the graph."""
-
-
-def _with_number(op: Operation, argument: Argument) -> Callable[..., Expression]:
-    """Return the function of an operation on one expression with a number beside it."""
-    what = f"{op.name}: {argument.name}"
-
-    def made(x: Expression, beside: float = argument.default) -> Expression:
-        return apply(op, (x,), (number(beside, what),))
-
-    made.__annotations__[argument.name] = made.__annotations__.pop("beside")
-    made.__code__ = made.__code__.replace(co_varnames=("x", argument.name))
-    return made
 
 
 def function_of(op: Operation) -> OfOne:
     """Make the function of an operation as its record describes it."""
-    argument = op.argument
-    found = single(op) if argument is None else _with_number(op, argument)
+    found = single(op)
     found.__name__ = found.__qualname__ = op.name
     found.__module__ = __name__.rpartition(".functions.")[0]  # where it is found by its name, as pickles ask
     found.__doc__ = f"{op.text}\n\nArgs:\n    x: the operand."
-    if argument is not None:
-        found.__doc__ += f"\n    {argument.name}: {argument.text}"
     return cast(OfOne, fast(op.name, found))
 
 
@@ -84,9 +69,29 @@ softsign = function_of(UNARY["softsign"])
 log_sigmoid = function_of(UNARY["log_sigmoid"])
 lgamma = function_of(UNARY["lgamma"])
 selu = function_of(UNARY["selu"])
-elu = function_of(UNARY["elu"])
-silu = function_of(UNARY["silu"])
 nobackprop = function_of(NOBACKPROP)
+
+
+@fast_form
+def elu(x: Expression, alpha: float = 1.0) -> Expression:
+    """Compute x above 0 and alpha * (exp(x) - 1) below, of every element.
+
+    Args:
+        x: the operand.
+        alpha: the negative of the limit far below 0.
+    """
+    return apply(UNARY["elu"], (x,), (number(alpha, "elu: alpha"),))
+
+
+@fast_form
+def silu(x: Expression, beta: float = 1.0) -> Expression:
+    """Compute x * logistic(beta * x) of every element, also known as swish.
+
+    Args:
+        x: the operand.
+        beta: see above.
+    """
+    return apply(UNARY["silu"], (x,), (number(beta, "silu: beta"),))
 
 
 @fast_form
@@ -124,29 +129,17 @@ def round(x: Expression, gradient_mode: str) -> Expression:
 
 
 def ceil(x: Expression, gradient_mode: str) -> Expression:
-    """Round every element up; see `round`.
-
-    Args:
-        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
-    """
+    """Round every element up; for `gradient_mode` see `round`."""
     return apply(CEIL, (x,), (_straight("ceil", gradient_mode),))
 
 
 def floor(x: Expression, gradient_mode: str) -> Expression:
-    """Round every element down; see `round`.
-
-    Args:
-        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
-    """
+    """Round every element down; for `gradient_mode` see `round`."""
     return apply(FLOOR, (x,), (_straight("floor", gradient_mode),))
 
 
 def argmax(x: Expression, gradient_mode: str) -> Expression:
-    """Make a vector with a one where the greatest element of `x` is.
-
-    Args:
-        gradient_mode: see `round`.
-    """
+    """Make a vector with a one where the greatest element of `x` is; for `gradient_mode` see `round`."""
     return apply(ARGMAX, (x,), (_straight("argmax", gradient_mode),))
 
 
@@ -214,11 +207,7 @@ def emax(xs: Iterable[Expression]) -> Expression:
 
 @fast_form
 def logsumexp(xs: Iterable[Expression]) -> Expression:
-    """Compute log(exp(x1) + exp(x2) + ...), element by element.
-
-    Args:
-        xs: at least one, of equal dimensions.
-    """
+    """Compute log(exp(x1) + exp(x2) + ...) of expressions of equal dimensions, element by element."""
     found = xs if type(xs) is list and xs else not_empty("logsumexp", xs)
     try:
         return apply(binary.LOGSUMEXP, found)
@@ -229,22 +218,14 @@ def logsumexp(xs: Iterable[Expression]) -> Expression:
 @fast_form
 @paired(binary.MAX)
 def bmax(x: Expression, y: Expression) -> Expression:
-    """Compute the greater of two expressions, element by element.
-
-    Args:
-        y: the other, of its dimensions.
-    """
+    """Compute the greater of two expressions of equal dimensions, element by element."""
     return plain(binary.MAX, x, y)
 
 
 @fast_form
 @paired(binary.MIN)
 def bmin(x: Expression, y: Expression) -> Expression:
-    """Compute the smaller of two expressions, element by element.
-
-    Args:
-        y: the other, of its dimensions.
-    """
+    """Compute the smaller of two expressions of equal dimensions, element by element."""
     return plain(binary.MIN, x, y)
 
 
@@ -258,12 +239,7 @@ def cmult(x: Expression, y: Expression) -> Expression:
 @fast_form
 @paired(binary.CDIV)
 def cdiv(x: Expression, y: Expression) -> Expression:
-    """Divide element by element; dimensions of 1 of `y` are broadcast.
-
-    Args:
-        x: what is divided.
-        y: by what.
-    """
+    """Divide `x` by `y`, element by element; dimensions of 1 of `y` are broadcast."""
     return plain(binary.CDIV, x, y)
 
 
@@ -284,11 +260,7 @@ def colwise_add(x: Expression, y: Expression) -> Expression:
 @fast_form
 @paired(DOT)
 def dot_product(x: Expression, y: Expression) -> Expression:
-    """Compute the sum of the products of elements.
-
-    Args:
-        y: the other, of its dimensions.
-    """
+    """Compute the sum of the products of elements of two expressions of equal dimensions."""
     return plain(DOT, x, y)
 
 
@@ -329,30 +301,18 @@ def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
 
 @fast_form
 def concatenate_cols(xs: Iterable[Expression]) -> Expression:
-    """Join vectors or matrices side by side.
-
-    Args:
-        xs: at least one, of equal heights.
-    """
+    """Join vectors or matrices of equal heights side by side."""
     return concatenate(xs, 1)
 
 
 def concatenate_to_batch(xs: Iterable[Expression]) -> Expression:
-    """Join the minibatches of expressions.
-
-    Args:
-        xs: at least one, of equal dimensions.
-    """
+    """Join the minibatches of expressions of equal dimensions."""
     found = not_empty("concatenate", xs)
     return _fold(TO_BATCH, TO_BATCH_MANY, found, (), (len(found),))
 
 
 def trace_of_product(x: Expression, y: Expression) -> Expression:
-    """Compute the trace of ``x * transpose(y)``.
-
-    Args:
-        y: one of its dimensions.
-    """
+    """Compute the trace of ``x * transpose(y)`` of two matrices of equal dimensions."""
     return plain(TRACE, x, y)
 
 
@@ -371,44 +331,20 @@ def logdet(x: Expression) -> Expression:
 
 
 def contract3d_1d(x: Expression, y: Expression) -> Expression:
-    """Multiply the last of three dimensions with a vector and sum over it.
-
-    Args:
-        x: the tensor (i, j, k).
-        y: the vector (k).
-    """
+    """Multiply the last of three dimensions of `x` (i, j, k) with a vector `y` (k) and sum over it."""
     return apply(CONTRACT, (x, y), (1, False))
 
 
 def contract3d_1d_bias(x: Expression, y: Expression, b: Expression) -> Expression:
-    """Do what `contract3d_1d` does and add a matrix `b`.
-
-    Args:
-        x: the tensor (i, j, k).
-        y: the vector (k).
-        b: the matrix (i, j).
-    """
+    """Do what `contract3d_1d` does and add a matrix `b` (i, j)."""
     return apply(CONTRACT, (x, y, b), (1, True))
 
 
 def contract3d_1d_1d(x: Expression, y: Expression, z: Expression) -> Expression:
-    """Multiply the last two of three dimensions with vectors and sum over them.
-
-    Args:
-        x: the tensor (i, j, k).
-        y: the vector (k).
-        z: the vector (j).
-    """
+    """Multiply the last two of three dimensions of `x` (i, j, k) with vectors `y` (k) and `z` (j) and sum over them."""
     return apply(CONTRACT, (x, y, z), (2, False))
 
 
 def contract3d_1d_1d_bias(x: Expression, y: Expression, z: Expression, b: Expression) -> Expression:
-    """Do what `contract3d_1d_1d` does and add a vector `b`.
-
-    Args:
-        x: the tensor (i, j, k).
-        y: the vector (k).
-        z: the vector (j).
-        b: the vector (i).
-    """
+    """Do what `contract3d_1d_1d` does and add a vector `b` (i)."""
     return apply(CONTRACT, (x, y, z, b), (2, True))

@@ -304,21 +304,13 @@ def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expre
 
 @fast_form
 def zeros(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
-    """Make a tensor of zeros; see `constant`.
-
-    Args:
-        dim: a size, or a tuple of them.
-    """
+    """Make a tensor of zeros; see `constant`."""
     return constant(dim, 0.0, batch_size)
 
 
 @fast_form
 def ones(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
-    """Make a tensor of ones; see `constant`.
-
-    Args:
-        dim: a size, or a tuple of them.
-    """
+    """Make a tensor of ones; see `constant`."""
     return constant(dim, 1.0, batch_size)
 
 

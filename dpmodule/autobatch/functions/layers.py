@@ -72,21 +72,12 @@ def maxpooling2d(
 
 
 def kmax_pooling(x: Expression, k: int, d: int = 1) -> Expression:
-    """Pick the `k` greatest elements along a dimension, in their order in `x`.
-
-    Args:
-        k: how many.
-        d: the dimension.
-    """
+    """Pick the `k` greatest elements along a dimension `d`, in their order in `x`."""
     return apply(convolution.KMAX, (x,), (whole(k, "kmax_pooling: k"), whole(d, "kmax_pooling: d")))
 
 
 def fold_rows(x: Expression, nrows: int = 2) -> Expression:
-    """Sum neighbouring rows.
-
-    Args:
-        nrows: how many rows make one.
-    """
+    """Sum `nrows` neighbouring rows each."""
     return apply(convolution.FOLD_ROWS, (x,), (whole(nrows, "fold_rows: nrows"),))
 
 
@@ -143,11 +134,7 @@ def dropout(x: Expression, p: float) -> Expression:
 
 @fast_form
 def dropout_dim(x: Expression, d: int, p: float) -> Expression:
-    """Do what `dropout` does, to all elements along a dimension at once.
-
-    Args:
-        d: the dimension.
-    """
+    """Do what `dropout` does, to all elements along a dimension `d` at once."""
     return _drawn(layers.DROPOUT_DIM, (x,), (_rate(p), whole(d, "dropout_dim: d")))
 
 
@@ -313,22 +300,12 @@ def vanilla_lstm_gates_dropout_concat(
 
 
 def vanilla_lstm_c(c_tm1: Expression, gates_t: Expression) -> Expression:
-    """Compute the memory of an LSTM: input gate * candidate + forget gate * memory before.
-
-    Args:
-        c_tm1: the memory before (H).
-        gates_t: the gates (4H).
-    """
+    """Compute the memory of an LSTM, (H) of gates (4H): input gate * candidate + forget gate * memory before."""
     return apply(layers.LSTM_C, (c_tm1, gates_t))
 
 
 def vanilla_lstm_h(c_t: Expression, gates_t: Expression) -> Expression:
-    """Compute the output of an LSTM: output gate * tanh(memory).
-
-    Args:
-        c_t: the memory (H).
-        gates_t: the gates (4H).
-    """
+    """Compute the output of an LSTM, (H) of a memory (H) and gates (4H): output gate * tanh(memory)."""
     return apply(layers.LSTM_H, (c_t, gates_t))
 
 

@@ -126,11 +126,7 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
 
 
 def hinge_batch(x: Expression, vs: Sequence[int], m: float = 1.0) -> Expression:
-    """Compute `hinge` of every element of a minibatch.
-
-    Args:
-        vs: one label for each.
-    """
+    """Compute `hinge` of every element of a minibatch, each with a label of its own."""
     labels = _labels("Hinge", x, vs)
     return apply(losses.HINGE_BATCH, (x,), (_margin(m), len(labels)), labels)
 
@@ -177,11 +173,7 @@ def constrained_softmax(x: Expression, y: Expression) -> Expression:
 
 
 def squared_distance(x: Expression, y: Expression) -> Expression:
-    """Compute the sum of squared differences.
-
-    Args:
-        y: the other, of its dimensions.
-    """
+    """Compute the sum of squared differences of expressions of equal dimensions."""
     try:
         return plain(losses.SQUARED_DISTANCE, x, y)
     except ShapeError as error:
@@ -189,11 +181,7 @@ def squared_distance(x: Expression, y: Expression) -> Expression:
 
 
 def l1_distance(x: Expression, y: Expression) -> Expression:
-    """Compute the sum of absolute differences.
-
-    Args:
-        y: the other, of its dimensions.
-    """
+    """Compute the sum of absolute differences of expressions of equal dimensions."""
     try:
         return plain(losses.L1, x, y)
     except ShapeError as error:
@@ -215,11 +203,7 @@ def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression
 
 
 def binary_log_loss(x: Expression, y: Expression) -> Expression:
-    """Compute the sum of -y * log(x) - (1 - y) * log(1 - x).
-
-    Args:
-        y: what they should be.
-    """
+    """Compute the sum of -y * log(x) - (1 - y) * log(1 - x); `y` is what `x` should be."""
     return apply(losses.BINARY_LOG, (x, y))
 
 

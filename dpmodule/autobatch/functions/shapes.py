@@ -32,11 +32,7 @@ def parameter(*args: Parameters | LookupParameters) -> Any:
 
 
 def const_parameter(*args: Parameters | LookupParameters) -> Any:
-    """Return parameters as constants: no gradient flows into them.
-
-    Args:
-        args: one or more parameters.
-    """
+    """Return parameters as constants: no gradient flows into them."""
     return _expressions(args, False)
 
 
@@ -139,7 +135,7 @@ def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
     Raises:
         BoundsError: there is no such element.
     """
-    return apply(ELEMENTS, (x,), (_unsigned("pick_batch_elems", vs),))
+    return apply(ELEMENTS, (x,), (-1, _unsigned("pick_batch_elems", vs)))  # the axis before the first one
 
 
 def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
@@ -153,11 +149,7 @@ def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
 
 @fast_form
 def pick_range(x: Expression, s: int, e: int, d: int = 0) -> Expression:
-    """Pick elements from `s` to before `e` of a dimension.
-
-    Args:
-        d: the dimension.
-    """
+    """Pick elements from `s` to before `e` of dimension `d`."""
     s, e = _unsigned("pick_range", (s, e))
     return apply(PICK_RANGE, (x,), (whole(d, "pick_range: d"), s, e))
 
@@ -342,41 +334,24 @@ def std_batches(x: Expression) -> Expression:
 
 @fast_form
 def max_dim(x: Expression, d: int = 0) -> Expression:
-    """Pick the greatest element along a dimension, which disappears.
-
-    Args:
-        d: the dimension.
-    """
+    """Pick the greatest element along dimension `d`, which disappears."""
     return apply(reduce.MAX_DIM, (x,), (whole(d, "d"),))
 
 
 @fast_form
 def min_dim(x: Expression, d: int = 0) -> Expression:
-    """Pick the smallest element along a dimension, which disappears.
-
-    Args:
-        d: the dimension.
-    """
+    """Pick the smallest element along dimension `d`, which disappears."""
     return apply(reduce.MIN_DIM, (x,), (whole(d, "d"),))
 
 
 @fast_form
 def logsumexp_dim(x: Expression, d: int = 0) -> Expression:
-    """Compute the logarithm of the sum of exponentials along a dimension, which disappears.
-
-    Args:
-        x: a vector or matrix.
-        d: the dimension.
-    """
+    """Compute the logarithm of the sum of exponentials of a vector or matrix along dimension `d`, which disappears."""
     return apply(reduce.LOGSUMEXP_DIM, (x,), (whole(d, "d"),))
 
 
 def cumsum(x: Expression, d: int = 0) -> Expression:
-    """Sum up to every element along a dimension.
-
-    Args:
-        d: the dimension.
-    """
+    """Sum up to every element along dimension `d`."""
     return apply(reduce.CUMSUM, (x,), (whole(d, "d"),))
 
 

@@ -223,11 +223,7 @@ class NativeNodes:
         return node
 
     def call(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any, many: bool) -> int:
-        """Add a node that is run in torch.
-
-        Args:
-            many: it takes many operands of one shape.
-        """
+        """Add a node that is run in torch; `many`: it takes many operands of one shape."""
         machine = self._machine
         shapes = tuple([machine.shape_of(arg) for arg in args])
         apart = tuple([machine.parameter_of(arg) for arg in args]) if not many else ()

@@ -59,11 +59,7 @@ class Kept:
         self._rows.update((place, (drawn, row)) for row, place in enumerate(places))
 
     def rows(self, places: Sequence[int]) -> list[int]:
-        """Return which rows of a batch are here.
-
-        Args:
-            places: the number of each row.
-        """
+        """Return which rows of a batch are here; `places` has the number of each row."""
         return [row for row, place in enumerate(places) if place in self._rows] if self._rows else []
 
     def write(self, rows: Sequence[int], places: Sequence[int], target: Tensor) -> None:

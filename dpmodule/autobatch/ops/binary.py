@@ -129,10 +129,15 @@ def _cdiv_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     return [reduced(part, x), reduced(-part * (left / right), y)]
 
 
-def _power_shape(attrs: Attrs, dims: Dims) -> Dim:
-    if dims[1].size != 1:
-        fail("pow", dims, "the exponent needs to be one number")
-    return Dim(dims[0].d, same_batch("pow", dims))
+def beside_number(name: str, what: str) -> ShapeRule:
+    """Return the shape rule of an operand and one number, which errors call `what`."""
+
+    def shape(attrs: Attrs, dims: Dims) -> Dim:
+        if dims[1].size != 1:
+            fail(name, dims, f"the {what} needs to be one number")
+        return Dim(dims[0].d, same_batch(name, dims))
+
+    return shape
 
 
 def _power(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
@@ -215,18 +220,20 @@ def max_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
 _TWO_MAXIMA = binary("max")
 
 
-def _logsumexp_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    return engine.kernel(OP["sum"], REDUCTION["logsumexp_dim"], args)
-
-
 SUM = declare("sum", _shape("sum"), _sum, _sum_grad, kernel=_sum_kernel)
 MINUS = declare("subtract", _shape("subtract"), _minus, _minus_grad, kernel=binary("sub"))
 CMULT = declare("cmult", _shape("cmult"), _cmult, _cmult_grad, kernel=binary("mul"))
 CDIV = declare("cdiv", _cdiv_shape, _cdiv, _cdiv_grad, kernel=binary("div"))
-POW = declare("pow", _power_shape, _power, kernel=binary("pow"))
+POW = declare("pow", beside_number("pow", "exponent"), _power, kernel=binary("pow"))
 MAX = declare("max", equal("max"), _maximum, _maximum_grad, kernel=max_kernel)
 MIN = declare("min", equal("min"), _minimum, _minimum_grad, kernel=binary("min"))
-LOGSUMEXP = declare("logsumexp", equal("logsumexp"), _logsumexp, _logsumexp_grad, kernel=_logsumexp_kernel)
+LOGSUMEXP = declare(
+    "logsumexp",
+    equal("logsumexp"),
+    _logsumexp,
+    _logsumexp_grad,
+    kernel=plain("sum", REDUCTION["logsumexp_dim"]),
+)
 COLWISE_ADD = declare("colwise_add", _colwise_shape, _colwise, kernel=plain("colwise_add"))
 
 

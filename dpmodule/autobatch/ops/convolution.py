@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from ..arguments import TOO_LARGE
-from .native_kernels import CONVOLUTION, OP, Attrs, Machine, NodeLayout, Nodes, arranged, fits, reduced
+from .native_kernels import CONVOLUTION, OP, Attrs, Machine, NodeLayout, Nodes, arranged, fits, plain, reduced
 from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, same_batch
 
 Tensor = torch.Tensor
@@ -219,10 +219,6 @@ def _fold_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["reduction"], -1, args, 0.0, attrs[0]) if 0 < attrs[0] < TOO_LARGE else -1
 
 
-def _filter_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    return engine.kernel(OP["conv2d"], CONVOLUTION["filter1d_narrow"], args)
-
-
 def _ngram_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     (length,) = attrs
     x = NodeLayout(engine, args[0])
@@ -261,7 +257,9 @@ CONV2D = declare("conv2d", _conv_shape, _conv, _conv_grad, kernel=_conv_kernel)
 MAXPOOL = declare("maxpooling2d", _pool_shape, _pool, kernel=_pool_kernel)
 KMAX = declare("kmax_pooling", _kmax_shape, _kmax, kernel=_kmax_kernel)
 FOLD_ROWS = declare("fold_rows", _fold_shape, _fold, kernel=_fold_kernel)
-FILTER1D = declare("filter1d_narrow", _filter_shape, _filter, kernel=_filter_kernel)
+FILTER1D = declare(
+    "filter1d_narrow", _filter_shape, _filter, kernel=plain("conv2d", CONVOLUTION["filter1d_narrow"])
+)
 NGRAM = declare("kmh_ngram", _ngram_shape, _ngram, kernel=_ngram_kernel)
 CIRC_CONV = _circular("circ_conv", -1)
 CIRC_CORR = _circular("circ_corr", 1)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..arguments import TOO_LARGE
-from .native_kernels import OP, Attrs, Machine, NodeLayout, Nodes, arranged
+from .native_kernels import OP, Attrs, Machine, NodeLayout, Nodes, arranged, plain
 from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, target
 
 Tensor = torch.Tensor
@@ -170,10 +170,6 @@ def _concatenate_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) ->
     return engine.kernel(OP["concat"], attrs[0], args) if 0 <= attrs[0] < TOO_LARGE else -1
 
 
-def _to_batch_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    return engine.kernel(OP["concat"], -1, args)
-
-
 def _reshape_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     dims, batch = engine.dim(args[0])
     target = attrs[0]
@@ -204,7 +200,7 @@ CONCATENATE_MANY = declare(
     "concatenate_many", _many_shape, _many, _many_grad, many=True, kernel=_concatenate_kernel
 )
 TO_BATCH = declare(
-    "concatenate_to_batch", _to_batch_shape, _to_batch, _to_batch_grad, kernel=_to_batch_kernel
+    "concatenate_to_batch", _to_batch_shape, _to_batch, _to_batch_grad, kernel=plain("concat", -1)
 )
 TO_BATCH_MANY = declare(
     "concatenate_to_batch_many",
@@ -212,7 +208,7 @@ TO_BATCH_MANY = declare(
     _to_batch_many,
     _to_batch_many_grad,
     many=True,
-    kernel=_to_batch_kernel,
+    kernel=plain("concat", -1),
 )
 RESHAPE = declare("reshape", _reshape_shape, _reshape, _reshape_grad, kernel=_reshape_kernel)
 TRANSPOSE = declare("transpose", _transpose_shape, _transpose, _transpose_grad, kernel=_transpose_kernel)

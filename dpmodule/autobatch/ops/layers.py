@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .binary import CDIV, CMULT, MINUS, SUM, equal, reduced
+from .binary import CDIV, CMULT, MINUS, SUM, beside_number, equal, reduced
 from .native_kernels import BINARY, OP, Attrs, Machine, Nodes, chain, drawn, fits, seen_as
 from .native_kernels import reduced as along_dimensions
 from .spec import (
@@ -51,12 +51,6 @@ def _layer_grad(call: BatchCall, grad: Tensor, x: Tensor, g: Tensor, b: Tensor) 
     return [reduced(inner / size, x), reduced(grad * normal, g), reduced(grad, b)]
 
 
-def _weight_shape(attrs: Attrs, dims: Dims) -> Dim:
-    if dims[1].size != 1:
-        fail("weight_norm", dims, "the length needs to be one number")
-    return Dim(dims[0].d, same_batch("weight_norm", dims))
-
-
 def _weight(call: BatchCall, w: Tensor, g: Tensor) -> Tensor:
     return w * (wide(g, w) / wide(w.flatten(2).square().sum(2).sqrt(), w))
 
@@ -86,7 +80,7 @@ def _weight_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
 LAYER_NORM = declare(
     "layer_norm", equal("layer_norm", "input, gains and biases"), _layer, _layer_grad, kernel=_layer_kernel
 )
-WEIGHT_NORM = declare("weight_norm", _weight_shape, _weight, kernel=_weight_kernel)
+WEIGHT_NORM = declare("weight_norm", beside_number("weight_norm", "length"), _weight, kernel=_weight_kernel)
 
 
 def draw_mask(mask: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:

@@ -144,10 +144,10 @@ def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
     return _NAMES.get(name, name)
 
 
-def plain(name: str) -> Maker:
-    """Return the maker of a kernel that takes the operands, and the node's own number if there is one."""
+def plain(name: str, kind: int = 0) -> Maker:
+    """Return the maker of a kernel, of a kind if it has several, that takes the operands and the node's own number."""
     op = OP[name]
-    return lambda engine, attrs, args, aux: engine.kernel(op, 0, args, 0.0, int(aux or 0))
+    return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, 0.0, int(aux or 0))
 
 
 def unary(name: str) -> Maker:

@@ -122,7 +122,7 @@ def _strided_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
 
 
 def _elements_shape(attrs: Attrs, dims: Dims) -> Dim:
-    places = attrs[0]
+    _, places = attrs
     if not places:
         fail("pick_batch_elems", dims, "at least one element is needed")
     for place in places:
@@ -131,14 +131,6 @@ def _elements_shape(attrs: Attrs, dims: Dims) -> Dim:
                 f"pick_batch_elems: requested element {place} from a batch size of {dims[0].batch} (at {user_line()})"
             )
     return Dim(dims[0].d, len(places))
-
-
-def _elements(call: BatchCall, x: Tensor) -> Tensor:
-    return x.index_select(1, torch.tensor(call.attrs[0], device=call.device))
-
-
-def _elements_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    return [zeros_for(g, x).index_add_(1, torch.tensor(call.attrs[0], device=call.device), g)]
 
 
 def _select_shape(attrs: Attrs, dims: Dims) -> Dim:
@@ -187,7 +179,7 @@ def _strided_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int
 
 
 def _elements_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    (places,) = attrs
+    _, places = attrs
     return engine.kernel_with_labels(OP["view"], args[0], 0.0, places) if max(places) < TOO_LARGE else -1
 
 
@@ -207,7 +199,7 @@ PICK_BATCH = declare(
 )
 PICK_RANGE = declare("pick_range", _range_shape, _range, _range_grad, kernel=_range_kernel)
 STRIDED = declare("strided_select", _strided_shape, _strided, _strided_grad, kernel=_strided_kernel)
-ELEMENTS = declare("pick_batch_elems", _elements_shape, _elements, _elements_grad, kernel=_elements_kernel)
+ELEMENTS = declare("pick_batch_elems", _elements_shape, _select, _select_grad, kernel=_elements_kernel)
 SELECT = declare("select", _select_shape, _select, _select_grad, kernel=_select_kernel)
 
 

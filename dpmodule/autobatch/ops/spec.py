@@ -88,14 +88,6 @@ class BatchCall:
     into: Sequence[torch.Tensor | None] = ()
 
 
-class Argument(NamedTuple):
-    """A number that a function takes beside an expression."""
-
-    name: str
-    default: float
-    text: str
-
-
 Tensor = torch.Tensor
 Dims = Sequence[Dim]
 Grads = list[Tensor | None]
@@ -133,7 +125,6 @@ class Operation:
         kernel: adds a node to the native engine; None where it runs `run` and `grad`, too.
         text: of a function of DyNet's that does nothing but add this operation on an expression, the first sentence of
             its documentation; "" where functions say more.
-        argument: the number that such a function takes beside the expression, the only attribute; None for none.
     """
 
     name: str
@@ -152,7 +143,6 @@ class Operation:
     ragged: bool = False
     kernel: Maker | None = None
     text: str = ""
-    argument: Argument | None = None
 
     def __repr__(self) -> str:
         return f"Op({self.name})"

@@ -11,7 +11,7 @@ import torch
 
 from .native_kernels import OP, Attrs, Machine, Maker, Nodes, unary
 from .native_kernels import UNARY as KINDS
-from .spec import Argument, BatchCall, Dim, Dims, Grads, Operation, declare, target
+from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, target
 
 Tensor = torch.Tensor
 ERF_SLOPE = 2 / math.sqrt(math.pi)
@@ -42,13 +42,12 @@ def _function(
     what: str,
     value: Value,
     slope: Slope | None = None,
-    argument: Argument | None = None,
     back: Any = None,
 ) -> Operation:
     """Declare a function of every element; the native engine's kernel has its name.
 
     Args:
-        argument: the number beside the operand, None for none.
+        what: the function in words; "" where more is said than that, in `functions`.
         back: in place of `slope`, computes the gradient of (gradient, result), also into memory.
     """
     into = isinstance(value, BuiltinFunctionType) and value not in _ALWAYS_NEW
@@ -65,7 +64,7 @@ def _function(
         return [back.grad_input(g, call.result, grad_input=memory)]
 
     text = what and f"Compute {what}{'' if 'every' in what else ' of every element'}."
-    return declare(name, same_shape, run, grad, kernel=unary(name), text=text, argument=argument)
+    return declare(name, same_shape, run, grad, kernel=unary(name), text=text)
 
 
 def _silu_slope(g: Tensor, x: Tensor, y: Tensor, k: float) -> Tensor:
@@ -118,18 +117,11 @@ _FUNCTIONS = [
     ),
     _function(
         "elu",
-        "x above 0 and alpha * (exp(x) - 1) below, of every element",
+        "",
         lambda x, k: torch.where(x > 0, x, k * torch.expm1(x)),
         lambda g, x, y, k: g * torch.where(x > 0, 1.0, k * torch.exp(x)),
-        Argument("alpha", 1.0, "the negative of the limit far below 0."),
     ),
-    _function(
-        "silu",
-        "x * logistic(beta * x) of every element, also known as swish",
-        lambda x, k: x * torch.sigmoid(k * x),
-        _silu_slope,
-        Argument("beta", 1.0, "see above."),
-    ),
+    _function("silu", "", lambda x, k: x * torch.sigmoid(k * x), _silu_slope),
 ]
 UNARY: dict[str, Operation] = {each.name: each for each in _FUNCTIONS}
 """The functions of every element that DyNet has one function for."""

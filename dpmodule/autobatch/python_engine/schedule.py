@@ -298,11 +298,7 @@ def _reordered(flat: Ints, begin: Ints, lengths: Ints, order: Ints) -> tuple[Int
 
 
 def side_by_side(steps: Sequence[BatchStep], table: SignatureTable) -> list[BatchStep]:
-    """Put steps together that multiply several matrices with the same vectors, where that occurs again and again.
-
-    Args:
-        steps: the steps in order.
-    """
+    """Put steps together that multiply several matrices with the same vectors, where that occurs again and again."""
     groups: dict[Any, list[BatchStep]] = {}
     for step in steps:
         beside = step.kind.beside

@@ -102,25 +102,16 @@ void Affine::vectors(int rows, Block a, int width, Block b, int other, F body) c
     }
 }
 
-void Affine::multiply(Workspace &space, const Term &term, int total, int rows, Block x, Block out, const float *bias,
-                      bool add) const {
+void Affine::multiply(Workspace &space, const Term &term, bool forward, int total, int rows, Block x, Block out,
+                      const float *bias, bool add) const {
     const Param &w = space.graph.params[term.param];
-    const bool packed = total * batch_ > few || space.packed.has(term.param, true);
-    const float *weights = packed ? space.packed.get(term.param, true) : w.value;
-    vectors(rows, x, w.cols, out, width_, [&](int count, Block from, Block to) {
-        kernels().product({count, width_, w.cols, from.at, from.stride, 1, weights,
-                           packed ? Layout::Packed : Layout::Columns, w.cols, to.at, to.stride, bias, add});
-    });
-}
-
-void Affine::multiply_back(Workspace &space, const Term &term, int total, int rows, Block dout, Block dx,
-                           bool add) const {
-    const Param &w = space.graph.params[term.param];
-    const bool packed = total * batch_ > few || space.packed.has(term.param, false);
-    const float *weights = packed ? space.packed.get(term.param, false) : w.value;
-    vectors(rows, dout, width_, dx, w.cols, [&](int count, Block from, Block to) {
-        kernels().product({count, w.cols, width_, from.at, from.stride, 1, weights,
-                           packed ? Layout::Packed : Layout::Rows, w.cols, to.at, to.stride, nullptr, add});
+    const bool packed = total * batch_ > few || space.packed.has(term.param, forward);
+    const float *weights = packed ? space.packed.get(term.param, forward) : w.value;
+    const Layout layout = packed ? Layout::Packed : forward ? Layout::Columns : Layout::Rows;
+    const int deep = forward ? w.cols : width_, wide = forward ? width_ : w.cols;
+    vectors(rows, x, deep, out, wide, [&](int count, Block from, Block to) {
+        kernels().product(
+            {count, wide, deep, from.at, from.stride, 1, weights, layout, w.cols, to.at, to.stride, bias, add});
     });
 }
 
@@ -133,11 +124,11 @@ void Affine::multiply_ahead(Workspace &space, const Run &run, Block out) {
     for (const Term &term : terms_) {
         const float *bias = bias_of(space, term);
         if (term.read == Read::Ahead) {
-            multiply(space, term, run.rows, run.rows, term.x, out, bias, ahead_);
+            multiply(space, term, true, run.rows, run.rows, term.x, out, bias, ahead_);
         } else if (term.read == Read::Distinct) {
             const int count = static_cast<int>(term.nodes.size());
             const Block product{space.scratch.take(static_cast<std::size_t>(count) * batch_ * width_), batch_ * width_};
-            multiply(space, term, count, count, term.x, product, bias, false);
+            multiply(space, term, true, count, count, term.x, product, bias, false);
             expand(term.which, batch_ * width_, product, out, ahead_);
         } else {
             continue;
@@ -162,7 +153,7 @@ void Affine::forward(Workspace &space, const Run &run, int first, int count, Blo
             for (int i = 0; i < count && zeros; i++) zeros = nodes[i] < 0;
             if (zeros) continue;
         }
-        multiply(space, term, run.rows, count, x, rows, bias, add);
+        multiply(space, term, true, run.rows, count, x, rows, bias, add);
         add = true;
     }
     for (int i = 0; i < count && !add; i++) std::memset(rows.at + i * rows.stride, 0, sizeof(float) * batch_ * width_);
@@ -173,18 +164,18 @@ void Affine::backward(Workspace &space, const Run &run, int first, int count, Bl
     for (const Term &term : terms_) {
         if (!term.is_step_by_step()) continue;
         if (term.read == Read::Inside) {
-            multiply_back(space, term, run.rows, count, rows, rows_from(term.dx, first), term.adds);
+            multiply(space, term, false, run.rows, count, rows, rows_from(term.dx, first), nullptr, term.adds);
             continue;
         }
         const int *nodes = run.nodes(term.column) + first;
         if (!any_grad(space.graph, nodes, count)) continue;
         const Block dx = as_target(space.graph, nodes, count, term.width);
         if (dx.at) {
-            multiply_back(space, term, run.rows, count, rows, dx, true);
+            multiply(space, term, false, run.rows, count, rows, dx, nullptr, true);
             continue;
         }
         const Block copy{space.scratch.take(static_cast<std::size_t>(count) * term.width), term.width};
-        multiply_back(space, term, run.rows, count, rows, copy, false);
+        multiply(space, term, false, run.rows, count, rows, copy, nullptr, false);
         scatter(space.graph, nodes, count, term.width, copy);
     }
 }
@@ -247,7 +238,7 @@ void Affine::finish(Workspace &space, const Run &run, Block dout) {
         add_weight_grad(space, term, count, term.x, d);
         if (!term.wants_grad(graph, run)) continue;
         const Block dx{space.scratch.take(static_cast<std::size_t>(count) * term.width), term.width};
-        multiply_back(space, term, count, count, d, dx, false);
+        multiply(space, term, false, count, count, d, dx, nullptr, false);
         scatter(graph, nodes, count, term.width, dx);
     }
 }

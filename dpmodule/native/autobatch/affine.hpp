@@ -2,12 +2,50 @@
 // are minibatches of vectors, each of which is a row of the products.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
-#include "packed.hpp"
 #include "plan.hpp"
 
 namespace dpmodule::autobatch {
+
+// Weights packed for the product kernel: once per parameter and direction, until the parameters change.
+class PackedWeights {
+  public:
+    explicit PackedWeights(const Graph &graph) : graph_(graph) {}
+    // For Z = X W^T (`forward`) or X = Z W, with W the parameter.
+    const float *get(int param, bool forward);
+    bool has(int param, bool forward) const;
+    void invalidate() { epoch_++; }
+
+  private:
+    struct Entry {
+        std::vector<float> data;
+        std::uint64_t epoch = 0;
+    };
+    const Graph &graph_;
+    std::vector<Entry> entries_;
+    std::uint64_t epoch_ = 1;
+};
+
+inline bool PackedWeights::has(int param, bool forward) const {
+    const std::size_t index = 2 * static_cast<std::size_t>(param) + forward;
+    return index < entries_.size() && entries_[index].epoch == epoch_;
+}
+
+inline const float *PackedWeights::get(int param, bool forward) {
+    const std::size_t index = 2 * static_cast<std::size_t>(param) + forward;
+    if (index >= entries_.size()) entries_.resize(index + 2);
+    Entry &entry = entries_[index];
+    if (entry.epoch != epoch_) {
+        const Param &p = graph_.params[param];
+        const int k = forward ? p.cols : p.rows, n = forward ? p.rows : p.cols;
+        entry.data.resize(packed_size(kernels(), k, n));
+        pack(kernels(), k, n, p.value, p.cols, forward, entry.data.data());
+        entry.epoch = epoch_;
+    }
+    return entry.data.data();
+}
 
 // What the steps of a run share while it is computed.
 struct Workspace {
@@ -50,10 +88,9 @@ class Affine {
     void choose(Workspace &space, const Plan &plan, const Run &run, Term &term);
     bool find_distinct(Workspace &space, const Run &run, Term &term);
     void multiply_ahead(Workspace &space, const Run &run, Block out);
-    void multiply(Workspace &space, const Term &term, int total, int rows, Block x, Block out, const float *bias,
-                  bool add) const;
-    // dx (+)= dout W
-    void multiply_back(Workspace &space, const Term &term, int total, int rows, Block dout, Block dx, bool add) const;
+    // out (+)= bias + x W^T; or, not `forward`, x W
+    void multiply(Workspace &space, const Term &term, bool forward, int total, int rows, Block x, Block out,
+                  const float *bias, bool add) const;
     const float *bias_of(const Workspace &space, const Term &term) const;
     void add_weight_grad(Workspace &space, const Term &term, int rows, Block x, Block dout) const;
     void add_weight_grad(Workspace &space, const Param &w, int rows, Block x, Block dout) const;

@@ -5,12 +5,26 @@
 #include <memory>
 #include <type_traits>
 
-#include "python_builder.hpp"
-#include "python_caller.hpp"
+#include "python_state.hpp"
 #include "python_parameters.hpp"
 #include "python_recipes.hpp"
 
 namespace dpmodule::autobatch {
+
+// Runs operations without a kernel by two functions in Python.
+class PythonCaller : public Caller {
+  public:
+    void forward(const CallBatch &batch) override;
+    void backward(const CallBatch &batch) override;
+    void draw(int kind, const double *numbers, float *to, std::size_t count) override;
+    void set(PyObject *forward, PyObject *backward, PyObject *draw);
+    int traverse(visitproc visit, void *arg);
+    void clear();
+
+  private:
+    void call(PyObject *function, const CallBatch &batch);
+    PyObject *forward_ = nullptr, *backward_ = nullptr, *draw_ = nullptr;
+};
 
 // All that one engine owns; the object in Python holds it.
 struct Machine {

@@ -170,16 +170,11 @@ PyObject *get_signatures(PyObject *self, void *) { return PyLong_FromLong(graph_
 PyObject *get_bytes(PyObject *self, void *) { return PyLong_FromSize_t(machine_of(self).engine.bytes()); }
 PyObject *get_batched(PyObject *self, void *) { return PyBool_FromLong(machine_of(self).engine.batched); }
 PyObject *get_fuses(PyObject *self, void *) { return PyBool_FromLong(machine_of(self).engine.fuses); }
-int set_fuses(PyObject *self, PyObject *value, void *) {
+template <bool Engine::*flag>
+int set_flag(PyObject *self, PyObject *value, void *) {
     const int truth = value ? PyObject_IsTrue(value) : -1;
     if (truth < 0) return -1;
-    machine_of(self).engine.fuses = truth;
-    return 0;
-}
-int set_batched(PyObject *self, PyObject *value, void *) {
-    const int truth = value ? PyObject_IsTrue(value) : -1;
-    if (truth < 0) return -1;
-    machine_of(self).engine.batched = truth;
+    machine_of(self).engine.*flag = truth;
     return 0;
 }
 
@@ -191,8 +186,8 @@ PyGetSetDef engine_attributes[] = {
     {"busy", get_busy, nullptr, "whether it is at work, and calls what runs now", nullptr},
     {"signatures", get_signatures, nullptr, "the number of signatures met so far", nullptr},
     {"bytes", get_bytes, nullptr, "memory held for values and gradients", nullptr},
-    {"batched", get_batched, set_batched, "whether nodes are computed together", nullptr},
-    {"fuses", get_fuses, set_fuses, "whether operations that stand together become one", nullptr},
+    {"batched", get_batched, set_flag<&Engine::batched>, "whether nodes are computed together", nullptr},
+    {"fuses", get_fuses, set_flag<&Engine::fuses>, "whether operations that stand together become one", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 const PyMethodDef graph_methods[] = {
@@ -237,7 +232,37 @@ PyType_Slot engine_slots[] = {
 PyType_Spec engine_spec = {"dpmodule._native.AutobatchEngine", sizeof(EngineObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, engine_slots};
 
+// False: Python has raised.
+template <std::size_t count>
+bool add_numbers(PyObject *all, const char *what, const char *const (&names)[count]) {
+    PyObject *found = PyDict_New();
+    bool fits = found;
+    for (std::size_t i = 0; fits && i < count; i++) {
+        PyObject *number = PyLong_FromSize_t(i);
+        fits = number && PyDict_SetItemString(found, names[i], number) == 0;
+        Py_XDECREF(number);
+    }
+    fits = fits && PyDict_SetItemString(all, what, found) == 0;
+    Py_XDECREF(found);
+    return fits;
+}
+
+// AUTOBATCH_NUMBERS of the module: what Python calls the engine's operations and kernels, and their numbers.
+int add_all_numbers(PyObject *module) {
+    PyObject *all = PyDict_New();
+    const bool fits = all && add_numbers(all, "operation", names_of_Op) && add_numbers(all, "unary", names_of_Unary) &&
+                      add_numbers(all, "binary", names_of_Binary) &&
+                      add_numbers(all, "reduction", names_of_Reduction) &&
+                      add_numbers(all, "arrangement", names_of_Arrangement) &&
+                      add_numbers(all, "draw", names_of_Draw) && add_numbers(all, "convolution", names_of_Convolution);
+    const int done = fits ? PyModule_AddObjectRef(module, "AUTOBATCH_NUMBERS", all) : -1;
+    Py_XDECREF(all);
+    return done;
+}
+
 }  // namespace
 }  // namespace dpmodule::autobatch
 
-int dpmodule::add_autobatch_engine(PyObject *module) { return add_type(module, autobatch::engine_spec) ? 0 : -1; }
+int dpmodule::add_autobatch_engine(PyObject *module) {
+    return add_type(module, autobatch::engine_spec) ? autobatch::add_all_numbers(module) : -1;
+}

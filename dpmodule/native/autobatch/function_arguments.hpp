@@ -1,7 +1,7 @@
 // Arguments of functions that are no expressions. All return -1 or false for what needs the slow way.
 #pragma once
 
-#include "python_builder.hpp"
+#include "python_state.hpp"
 
 namespace dpmodule::autobatch {
 
@@ -24,5 +24,46 @@ int softmax(Op op, int x, PyObject *const *args, Py_ssize_t count);
 int draw_numbers(Draw kind, PyObject *const *args, Py_ssize_t count);
 // Some rows of a table, side by side in a minibatch.
 int rows(PyObject *given, PyObject *numbers);
+
+// Inputs and constants (python_inputs.cpp), made of numbers, lists, arrays and sizes of Python.
+
+// What a function is given: a number; a list of numbers, or an array, of which only the order or also the shape counts;
+// the sizes of a tensor of one number, which may come after them.
+enum class Given : int { Number, Vector, Tensor, Zeros, Matrix, Ones, Constant };
+
+// One size or a list of them, all positive; false for what needs the slow way.
+bool sizes(PyObject *x, std::vector<int> &found);
+
+// The node, or -1 for what needs the slow way.
+int input_of(Given given, PyObject *const *args, Py_ssize_t count);
+
+// Arguments given by name.
+
+// What the arguments of a function in Python are called, and what they are where they are left out.
+struct ArgumentNames {
+    PyObject *names, *defaults;  // tuples; nullptr for no names known, and for no defaults
+    // False: Python has raised.
+    bool read(PyObject *function);
+    void clear();
+};
+
+// The arguments of a call in their order.
+class Arguments {
+  public:
+    // False: only the function itself can tell what these are.
+    bool read(const ArgumentNames &known, PyObject *const *args, std::size_t flags, PyObject *keywords) {
+        at = args;
+        count = PyVectorcall_NARGS(flags);
+        if (keywords) return put_in_order(known, keywords);
+        return !known.names || count <= PyTuple_GET_SIZE(known.names);
+    }
+    PyObject *const *at;
+    Py_ssize_t count;
+
+  private:
+    bool put_in_order(const ArgumentNames &known, PyObject *keywords);
+    static constexpr Py_ssize_t most = 8;
+    PyObject *ordered_[most];
+};
 
 }  // namespace dpmodule::autobatch

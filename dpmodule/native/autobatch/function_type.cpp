@@ -1,8 +1,6 @@
 // The Python type AutobatchFunction: an operation that adds its node at once where a kernel takes the operands, and
 // calls the function in Python with the same arguments where not.
 #include "function_arguments.hpp"
-#include "function_names.hpp"
-#include "python_inputs.hpp"
 #include "python_recipes.hpp"
 
 #include <structmember.h>

@@ -19,11 +19,6 @@ bool is_weights(PyObject *x, const LayersObject &layers) {
     return true;
 }
 
-PyObject *get_weights(PyObject *self, void *) {
-    PyObject *weights = layers_of(self)->weights;
-    return Py_NewRef(weights ? weights : Py_None);
-}
-
 int set_weights(PyObject *self, PyObject *value, void *) {
     if (!value || !is_weights(value, *layers_of(self))) {
         PyErr_SetString(PyExc_ValueError, "AutobatchLayers needs a tuple of tuples of parameters, three for an LSTM");
@@ -34,19 +29,12 @@ int set_weights(PyObject *self, PyObject *value, void *) {
     return 0;
 }
 
-PyObject *get_masks(PyObject *self, void *) {
-    PyObject *masks = layers_of(self)->masks;
-    return Py_NewRef(masks ? masks : Py_None);
-}
-
 int set_masks(PyObject *self, PyObject *value, void *) {
     if (value && value != Py_None && !PyTuple_CheckExact(value)) {
         PyErr_SetString(PyExc_TypeError, "masks are a tuple or None");
         return -1;
     }
-    PyObject *masks = value == Py_None ? nullptr : value;
-    Py_XINCREF(masks);
-    Py_XSETREF(layers_of(self)->masks, masks);
+    set_or_none(layers_of(self)->masks, value);
     return 0;
 }
 
@@ -93,8 +81,9 @@ PyMemberDef layers_members[] = {
     {nullptr, 0, 0, 0, nullptr}};
 
 PyGetSetDef layers_attributes[] = {
-    {"weights", get_weights, set_weights, "for each layer its parameters, or their expressions", nullptr},
-    {"masks", get_masks, set_masks,
+    {"weights", get_or_none<LayersObject, &LayersObject::weights>, set_weights,
+     "for each layer its parameters, or their expressions", nullptr},
+    {"masks", get_or_none<LayersObject, &LayersObject::masks>, set_masks,
      "for each layer what its input and its output going around are multiplied with, or None", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 

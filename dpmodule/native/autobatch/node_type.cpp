@@ -1,7 +1,7 @@
 // The Python types AutobatchNode (a handle of a node) and AutobatchExpression (with operators).
 //
 // What kernels take is added here at once; everything else goes to the class in Python that `expressions(...)` names.
-#include "python_builder.hpp"
+#include "python_state.hpp"
 #include "python_parameters.hpp"
 
 #include <structmember.h>

@@ -1,4 +1,4 @@
-#include "python_caller.hpp"
+#include "engine_object.hpp"
 
 namespace dpmodule::autobatch {
 namespace {

@@ -1,4 +1,4 @@
-#include "python_inputs.hpp"
+#include "function_arguments.hpp"
 
 #include <algorithm>
 #include <cstring>

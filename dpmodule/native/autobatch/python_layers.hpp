@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "python_builder.hpp"
+#include "python_state.hpp"
 
 namespace dpmodule::autobatch {
 

@@ -1,6 +1,9 @@
 // What the Python types of the engine share: which engine is current, and how expressions are made.
 #pragma once
 
+#include <vector>
+
+#include "builder.hpp"
 #include "engine.hpp"
 #include "python.hpp"
 
@@ -139,6 +142,20 @@ inline void raise(const char *name, const char *text) {
     Py_XDECREF(errors);
 }
 
+// The getter of an attribute that is an object, or nullptr for None.
+template <class Object, PyObject *Object::*field>
+PyObject *get_or_none(PyObject *self, void *) {
+    PyObject *found = reinterpret_cast<Object *>(self)->*field;
+    return Py_NewRef(found ? found : Py_None);
+}
+
+// The same for setting it, to a new reference.
+inline void set_or_none(PyObject *&field, PyObject *value) {
+    PyObject *kept = value == Py_None ? nullptr : value;
+    Py_XINCREF(kept);
+    Py_XSETREF(field, kept);
+}
+
 // Runs `body`, which returns a new reference; turns C++ exceptions into Python's.
 template <class F>
 PyObject *guarded(F body) noexcept {
@@ -156,5 +173,45 @@ PyObject *guarded(F body) noexcept {
     }
     return nullptr;
 }
+
+// The builder of the current engine.
+extern Builder *builder_of_current;
+inline Builder &current_builder() { return *builder_of_current; }
+
+// Nodes of a list or tuple; more than fit on the stack go to the heap.
+class Nodes {
+  public:
+    // False: some are no expressions of this graph.
+    bool read(PyObject *sequence) {
+        if (!PyList_CheckExact(sequence) && !PyTuple_CheckExact(sequence)) return false;
+        count = static_cast<int>(PySequence_Fast_GET_SIZE(sequence));
+        if (count == 0) return false;
+        if (count > few) {
+            many_.resize(count);
+            at = many_.data();
+        }
+        for (int i = 0; i < count; i++) {
+            // entering a parameter may run Python, which may change a list
+            if (i >= PySequence_Fast_GET_SIZE(sequence)) return false;
+            at[i] = node_of(PySequence_Fast_GET_ITEM(sequence, i));
+            if (at[i] < 0) return false;
+        }
+        return true;
+    }
+    // Of arguments, which are few.
+    bool read(PyObject *const *arguments, Py_ssize_t number) {
+        for (count = 0; count < number; count++) {
+            if ((at[count] = node_of(arguments[count])) < 0) return false;
+        }
+        return true;
+    }
+    int count = 0;
+    int *at = few_;
+
+  private:
+    static constexpr int few = 16;
+    int few_[few];
+    std::vector<int> many_;
+};
 
 }  // namespace dpmodule::autobatch

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/pooling.hpp"
+#include "kernels/small.hpp"
 #include "rows.hpp"
 #include "runner.hpp"
 

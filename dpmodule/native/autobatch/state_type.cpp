@@ -111,19 +111,12 @@ int set_layers(PyObject *self, PyObject *value, void *) {
     return 0;
 }
 
-PyObject *get_cells(PyObject *self, void *) {
-    PyObject *cells = state_of(self)->cells;
-    return Py_NewRef(cells ? cells : Py_None);
-}
-
 int set_cells(PyObject *self, PyObject *value, void *) {
     if (value && value != Py_None && !PyObject_TypeCheck(value, layers_type)) {
         PyErr_SetString(PyExc_TypeError, "the cells of a state are AutobatchLayers or None");
         return -1;
     }
-    PyObject *cells = value == Py_None ? nullptr : value;
-    Py_XINCREF(cells);
-    Py_XSETREF(state_of(self)->cells, cells);
+    set_or_none(state_of(self)->cells, value);
     return 0;
 }
 
@@ -170,9 +163,10 @@ PyMemberDef state_members[] = {
     {"_version", T_INT, offsetof(StateObject, version), 0, "the version of the graph it belongs to"},
     {nullptr, 0, 0, 0, nullptr}};
 
-PyGetSetDef state_attributes[] = {{"_layers", get_layers, set_layers, "the states of all layers", nullptr},
-                                  {"_cells", get_cells, set_cells, "AutobatchLayers, or None", nullptr},
-                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef state_attributes[] = {
+    {"_layers", get_layers, set_layers, "the states of all layers", nullptr},
+    {"_cells", get_or_none<StateObject, &StateObject::cells>, set_cells, "AutobatchLayers, or None", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 template <class F>
 PyCFunction method(F function) {

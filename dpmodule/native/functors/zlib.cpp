@@ -1,13 +1,9 @@
 #include "zlib.hpp"
 
-#if defined(__unix__) || defined(__APPLE__)
 #include <dlfcn.h>
-#endif
 
 namespace dpmodule {
 namespace {
-
-#if defined(__unix__) || defined(__APPLE__)
 
 template <typename Function>
 bool find(void *library, const char *name, Function &function) noexcept {
@@ -32,12 +28,6 @@ const Zlib *load() noexcept {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // stays open as long as the process
     return library && find_all(library, found) ? &found : nullptr;
 }
-
-#else
-
-const Zlib *load() noexcept { return nullptr; }
-
-#endif
 
 }  // namespace
 

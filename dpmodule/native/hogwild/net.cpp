@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/finite.hpp"
+#include "kernels/small.hpp"
 
 namespace dpmodule::hogwild {
 namespace {

@@ -1,8 +1,8 @@
 // A network for the batches of one worker: buffers of its own over parameters that all workers share.
 #pragma once
 
-#include "lookup_layer.hpp"
-#include "tally.hpp"
+#include "tables.hpp"
+#include "gate.hpp"
 
 namespace dpmodule::hogwild {
 

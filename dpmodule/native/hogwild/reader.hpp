@@ -5,8 +5,8 @@
 #include <deque>
 #include <memory>
 
-#include "batch.hpp"
-#include "tally.hpp"
+#include "plan.hpp"
+#include "gate.hpp"
 #include "text.hpp"
 
 namespace dpmodule::hogwild {

@@ -1,6 +1,7 @@
 // Threads that train from files: each takes parts, parses, and moves the shared parameters without locks.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -8,7 +9,7 @@
 
 #include "gate.hpp"
 #include "reader.hpp"
-#include "recorder.hpp"
+#include "net.hpp"
 
 namespace dpmodule::hogwild {
 
@@ -20,6 +21,33 @@ struct RunOptions {
     std::function<double(std::uint64_t)> schedule;  // the rate of an update by its number, from 1; empty: `rate`
     std::int64_t *marks = nullptr;  // by the numbers of parts: how many lines have been trained on, -1: all
     std::int64_t allowed = -1;      // batches until the workers wait for more to be allowed; -1: any number
+};
+
+// Numbers of each batch that somebody else looks at, as metrics in Python do: kept until they are taken.
+class Recorder {
+  public:
+    // Lines of the batches, one after the other, and for each watched value all its rows.
+    struct Record {
+        std::vector<int> lines;
+        std::vector<std::vector<float>> values;
+    };
+
+    explicit Recorder(const std::vector<int> &watched) : watched_(watched) { record_.values.resize(watched.size()); }
+
+    // Add a batch. Waits while there is too much, until it is taken or `stopped`.
+    void add(const Net &net, const Batch &batch, const std::atomic<bool> &stopped);
+
+    // What was added since the last call.
+    Record take();
+
+  private:
+    static constexpr std::size_t most_numbers = std::size_t{1} << 22;
+
+    const std::vector<int> &watched_;
+    std::mutex mutex_;
+    std::condition_variable taken_;
+    Record record_;
+    std::size_t numbers_ = 0;  // in the record
 };
 
 // What others may look at while a worker works.

@@ -313,8 +313,7 @@ PyObject *run_take(PyObject *self, PyObject *number) {
 PyMethodDef run_methods[] = {
     {"take", run_take, METH_O,
      "take(worker): what the worker has recorded since the last call, as bytes: int32 lines of each batch, float32 "
-     "numbers "
-     "of each watched value."},
+     "numbers of each watched value."},
     {"wait", run_wait, METH_O,
      "wait(seconds): whether all workers have ended by then; returns early when they wait for more batches."},
     {"stop", run_stop, METH_NOARGS, "Ask the workers to end after their batch."},
@@ -330,8 +329,7 @@ PyMethodDef run_methods[] = {
     {"updates", run_updates, METH_NOARGS, "Updates that the parameters have had, with those before."},
     {"stats", run_stats, METH_NOARGS,
      "A tuple for each worker: examples, batches, skipped lines, part (-1: none), seconds of reading, parsing, "
-     "forward, "
-     "backward and update, sums of fetches."},
+     "forward, backward and update, sums of fetches."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -339,9 +337,9 @@ PyType_Slot run_slots[] = {
     {Py_tp_dealloc, slot(run_dealloc)},
     {Py_tp_new, slot(new_run)},
     {Py_tp_methods, run_methods},
-    {Py_tp_doc, const_cast<char *>("HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, "
-                                   "schedule, marks, allowed): threads that "
-                                   "train; see dpmodule.hogwild.native_engine.")},
+    {Py_tp_doc,
+     const_cast<char *>("HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, "
+                        "schedule, marks, allowed): threads that train; see dpmodule.hogwild.native_engine.")},
     {0, nullptr},
 };
 PyType_Spec run_spec = {"dpmodule._native.HogwildRun", sizeof(RunObject), 0, Py_TPFLAGS_DEFAULT, run_slots};

@@ -3,8 +3,7 @@
 #include <new>
 
 #include "addresses.hpp"
-#include "pixels.hpp"
-#include "texts.hpp"
+#include "io.hpp"
 
 namespace dpmodule {
 namespace io {
@@ -136,7 +135,7 @@ PyMethodDef io_functions[] = {
      "parse_libsvm(text, columns, labels, lengths, values, columns)\n--\n\n"
      "Read sparse rows into arrays; return the numbers of rows and of entries, None if the text holds something else."},
     method("put_pixels", Call<put_pixels>::run,
-           "Write an image into a batch as float32; arguments are sizes, strides and addresses, see pixels.hpp."),
+           "Write an image into a batch as float32; arguments are sizes, strides and addresses, see io.hpp."),
     {"arrow_items", arrow_items, METH_O,
      "arrow_items(capsule)\n--\n\n"
      "Return the address and the number of the items of an Arrow array of lists, which the capsule keeps alive."},

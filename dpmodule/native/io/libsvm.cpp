@@ -1,4 +1,4 @@
-#include "texts.hpp"
+#include "io.hpp"
 
 #include <cstring>
 

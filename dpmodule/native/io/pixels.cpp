@@ -1,4 +1,4 @@
-#include "pixels.hpp"
+#include "io.hpp"
 
 #include <cstring>
 

@@ -5,8 +5,15 @@
 
 #include <cstddef>
 
-#include "named_enum.hpp"
 #include "update.hpp"
+
+// Enumerations whose enumerators have names in Python, by which it learns their numbers.
+#define NAMED_ENUM_KIND(kind, name) kind,
+#define NAMED_ENUM_NAME(kind, name) name,
+// `enum class TYPE : int` and `names_of(TYPE)`, of a macro LIST(X) that is a row of X(enumerator, name).
+#define NAMED_ENUM(TYPE, LIST)                       \
+    enum class TYPE : int { LIST(NAMED_ENUM_KIND) }; \
+    constexpr const char *names_of_##TYPE[] = {LIST(NAMED_ENUM_NAME)};
 
 namespace dpmodule::vector {
 

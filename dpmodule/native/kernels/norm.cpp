@@ -63,6 +63,21 @@ struct EachPanel {
     }
 };
 
+// What belongs to some channels: their mean, and factor and summand of distances to it.
+template <int Width, int Registers>
+struct Statistics {
+    typename Vector<Width>::Floats mean[Registers], scale[Registers], shift[Registers];
+
+    DPMODULE_INLINE Statistics(const float *from, std::ptrdiff_t gap) {
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+            mean[r] = Vector<Width>::load(from + r * Width);
+            scale[r] = Vector<Width>::load(from + 2 * gap + r * Width);
+            shift[r] = Vector<Width>::load(from + 3 * gap + r * Width);
+        }
+    }
+};
+
 // A chunk's means, and its sums of squared distances to them, both of which lie one after the other.
 struct Collect {
     const NormForward &run;
@@ -76,50 +91,38 @@ struct Collect {
         constexpr int kRows = 8 / Registers;  // sums of fewer rows would wait for each other
         const std::ptrdiff_t gap = run.size.channels;
         const float *const begin = run.x + chunk.first * gap + first;
-        Floats sums[kRows][Registers] = {}, squares[kRows][Registers] = {}, means[Registers];
-        const float *x = begin;
-        std::ptrdiff_t row = 0;
-        for (; row + kRows <= chunk.rows; row += kRows, x += kRows * gap) {
+        // Sums of term(number, register) over the rows.
+        const auto sum = [&](Floats(&sums)[kRows][Registers], auto term) __attribute__((always_inline)) {
+            const float *x = begin;
+            std::ptrdiff_t row = 0;
+            for (; row + kRows <= chunk.rows; row += kRows, x += kRows * gap) {
 #pragma GCC unroll 8
-            for (int k = 0; k < kRows; ++k) {
+                for (int k = 0; k < kRows; ++k) {
 #pragma GCC unroll 4
-                for (int r = 0; r < Registers; ++r) sums[k][r] += L::load(x + k * gap + r * Width);
+                    for (int r = 0; r < Registers; ++r) sums[k][r] += term(L::load(x + k * gap + r * Width), r);
+                }
             }
-        }
-        for (; row < chunk.rows; ++row, x += gap) {
+            for (; row < chunk.rows; ++row, x += gap) {
 #pragma GCC unroll 4
-            for (int r = 0; r < Registers; ++r) sums[0][r] += L::load(x + r * Width);
-        }
+                for (int r = 0; r < Registers; ++r) sums[0][r] += term(L::load(x + r * Width), r);
+            }
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) {
+#pragma GCC unroll 8
+                for (int k = 1; k < kRows; ++k) sums[0][r] += sums[k][r];
+            }
+        };
+        Floats sums[kRows][Registers] = {}, squares[kRows][Registers] = {}, means[Registers];
+        sum(sums, [](const Floats &x, int) __attribute__((always_inline)) { return x; });
 #pragma GCC unroll 4
         for (int r = 0; r < Registers; ++r) {
-#pragma GCC unroll 8
-            for (int k = 1; k < kRows; ++k) sums[0][r] += sums[k][r];
             means[r] = sums[0][r] / static_cast<float>(chunk.rows);
             L::store(found + first + r * Width, means[r]);
         }
-        for (x = begin, row = 0; row + kRows <= chunk.rows; row += kRows, x += kRows * gap) {
-#pragma GCC unroll 8
-            for (int k = 0; k < kRows; ++k) {
+        sum(squares,
+            [&](const Floats &x, int r) __attribute__((always_inline)) { return (x - means[r]) * (x - means[r]); });
 #pragma GCC unroll 4
-                for (int r = 0; r < Registers; ++r) {
-                    const Floats distance = L::load(x + k * gap + r * Width) - means[r];
-                    squares[k][r] += distance * distance;
-                }
-            }
-        }
-        for (; row < chunk.rows; ++row, x += gap) {
-#pragma GCC unroll 4
-            for (int r = 0; r < Registers; ++r) {
-                const Floats distance = L::load(x + r * Width) - means[r];
-                squares[0][r] += distance * distance;
-            }
-        }
-#pragma GCC unroll 4
-        for (int r = 0; r < Registers; ++r) {
-#pragma GCC unroll 8
-            for (int k = 1; k < kRows; ++k) squares[0][r] += squares[k][r];
-            L::store(found + gap + first + r * Width, squares[0][r]);
-        }
+        for (int r = 0; r < Registers; ++r) L::store(found + gap + first + r * Width, squares[0][r]);
     }
 };
 
@@ -133,18 +136,12 @@ struct Apply {
         using L = Vector<Width>;
         using Floats = typename L::Floats;
         const std::ptrdiff_t gap = run.size.channels, begin = chunk.first * gap + first;
-        Floats means[Registers], scale[Registers], shift[Registers];
-#pragma GCC unroll 4
-        for (int r = 0; r < Registers; ++r) {
-            means[r] = L::load(run.statistics + first + r * Width);
-            scale[r] = L::load(run.statistics + 2 * gap + first + r * Width);
-            shift[r] = L::load(run.statistics + 3 * gap + first + r * Width);
-        }
+        const Statistics<Width, Registers> of(run.statistics + first, gap);
         const std::ptrdiff_t end = begin + chunk.rows * gap;
         for (std::ptrdiff_t i = begin; i < end; i += gap) {
 #pragma GCC unroll 4
             for (int r = 0; r < Registers; ++r) {
-                Floats value = (L::load(run.x + i + r * Width) - means[r]) * scale[r] + shift[r];
+                Floats value = (L::load(run.x + i + r * Width) - of.mean[r]) * of.scale[r] + of.shift[r];
                 if (run.other) value += L::load(run.other + i + r * Width);
                 if (run.relu) value = rectified(value);
                 L::store(run.out + i + r * Width, value);
@@ -179,38 +176,25 @@ struct Reduce {
         using Floats = typename L::Floats;
         constexpr int kRows = 4 / Registers;
         const std::ptrdiff_t gap = run.size.channels;
-        Floats means[Registers], scale[Registers], shift[Registers];
+        const Statistics<Width, Registers> of(run.statistics + first, gap);
         Floats sums[kRows][Registers] = {}, products[kRows][Registers] = {};
-#pragma GCC unroll 4
-        for (int r = 0; r < Registers; ++r) {
-            means[r] = L::load(run.statistics + first + r * Width);
-            scale[r] = L::load(run.statistics + 2 * gap + first + r * Width);
-            shift[r] = L::load(run.statistics + 3 * gap + first + r * Width);
-        }
         std::ptrdiff_t i = chunk.first * gap + first, row = 0;
-        for (; row + kRows <= chunk.rows; row += kRows) {
-#pragma GCC unroll 4
-            for (int k = 0; k < kRows; ++k, i += gap) {
-#pragma GCC unroll 4
-                for (int r = 0; r < Registers; ++r) {
-                    const Floats distance = L::load(run.x + i + r * Width) - means[r];
-                    const Floats grad = unrectified<Width>(run, i + r * Width, distance, scale[r], shift[r]);
-                    if (run.for_other) L::store(run.for_other + i + r * Width, grad);
-                    sums[k][r] += grad;
-                    products[k][r] += grad * distance;
-                }
-            }
-        }
-        for (; row < chunk.rows; ++row, i += gap) {
+        const auto add = [&](int k) __attribute__((always_inline)) {
 #pragma GCC unroll 4
             for (int r = 0; r < Registers; ++r) {
-                const Floats distance = L::load(run.x + i + r * Width) - means[r];
-                const Floats grad = unrectified<Width>(run, i + r * Width, distance, scale[r], shift[r]);
+                const Floats distance = L::load(run.x + i + r * Width) - of.mean[r];
+                const Floats grad = unrectified<Width>(run, i + r * Width, distance, of.scale[r], of.shift[r]);
                 if (run.for_other) L::store(run.for_other + i + r * Width, grad);
-                sums[0][r] += grad;
-                products[0][r] += grad * distance;
+                sums[k][r] += grad;
+                products[k][r] += grad * distance;
             }
+            i += gap;
+        };
+        for (; row + kRows <= chunk.rows; row += kRows) {
+#pragma GCC unroll 4
+            for (int k = 0; k < kRows; ++k) add(k);
         }
+        for (; row < chunk.rows; ++row) add(0);
 #pragma GCC unroll 4
         for (int r = 0; r < Registers; ++r) {
 #pragma GCC unroll 4
@@ -235,12 +219,10 @@ struct Differentiate {
         using L = Vector<Width>;
         using Floats = typename L::Floats;
         const std::ptrdiff_t gap = run.size.channels, begin = chunk.first * gap + first;
-        Floats means[Registers], scale[Registers], shift[Registers], factor[Registers], summand[Registers];
+        const Statistics<Width, Registers> of(run.statistics + first, gap);
+        Floats factor[Registers], summand[Registers];
 #pragma GCC unroll 4
         for (int r = 0; r < Registers; ++r) {
-            means[r] = L::load(run.statistics + first + r * Width);
-            scale[r] = L::load(run.statistics + 2 * gap + first + r * Width);
-            shift[r] = L::load(run.statistics + 3 * gap + first + r * Width);
             factor[r] = L::load(factors + first + r * Width);
             summand[r] = L::load(factors + gap + first + r * Width);
         }
@@ -249,10 +231,10 @@ struct Differentiate {
 #pragma GCC unroll 4
             for (int r = 0; r < Registers; ++r) {
                 const std::ptrdiff_t at = i + r * Width;
-                const Floats distance = L::load(run.x + at) - means[r];
+                const Floats distance = L::load(run.x + at) - of.mean[r];
                 const Floats grad = run.for_other ? L::load(run.for_other + at)
-                                                  : unrectified<Width>(run, at, distance, scale[r], shift[r]);
-                L::store(run.for_x + at, grad * scale[r] + (distance * factor[r] + summand[r]));
+                                                  : unrectified<Width>(run, at, distance, of.scale[r], of.shift[r]);
+                L::store(run.for_x + at, grad * of.scale[r] + (distance * factor[r] + summand[r]));
             }
         }
     }

@@ -1,8 +1,6 @@
 #include "team.hpp"
 
-#if defined(__unix__) || defined(__APPLE__)
 #include <dlfcn.h>
-#endif
 
 namespace dpmodule {
 namespace {
@@ -15,11 +13,9 @@ struct OpenMp {
     int (*threads)() = nullptr;
 
     OpenMp() {
-#if defined(__unix__) || defined(__APPLE__)
         parallel = reinterpret_cast<decltype(parallel)>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
         thread = reinterpret_cast<decltype(thread)>(dlsym(RTLD_DEFAULT, "omp_get_thread_num"));
         threads = reinterpret_cast<decltype(threads)>(dlsym(RTLD_DEFAULT, "omp_get_num_threads"));
-#endif
     }
 
     bool there() const { return parallel && thread && threads; }

@@ -6,7 +6,7 @@
 
 namespace dpmodule::vector {
 
-// Reads a dict: "kind" is a name in `kind_names` of update_python.cpp, the other keys are fields of UpdateRule. False with
+// Reads a dict: "kind" is a name in `kind_names` of python.cpp, the other keys are fields of UpdateRule. False with
 // Python's error set.
 bool read_rule(PyObject *given, UpdateRule *rule);
 

@@ -105,4 +105,18 @@ PyObject *writable(const MemoryPtr &memory, int leaf) {
     return static_cast<PyObject *>(made);
 }
 
+bool NewSlot::read(PyObject *arguments, size_t slots) {
+    int fd;
+    Py_ssize_t size;
+    PyObject *given;
+    if (!PyArg_ParseTuple(arguments, "iinO", &number, &fd, &size, &given)) return false;
+    if (number < 0 || static_cast<size_t>(number) >= slots)
+        return PyErr_Format(PyExc_IndexError, "no slot %d", number) != nullptr;
+    outline = Outline::compile(given);
+    if (!outline) return false;
+    memory = std::make_shared<Memory>(fd, size);
+    if (Table(*memory).leaves == outline->leaves()) return true;
+    return PyErr_Format(PyExc_RuntimeError, "slot %d: table and outline differ", number) != nullptr;
+}
+
 }  // namespace dpmodule::pipe

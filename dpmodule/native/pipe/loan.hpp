@@ -9,6 +9,7 @@
 
 #include "pipe/control.hpp"
 #include "pipe/dlpack.hpp"
+#include "pipe/outline.hpp"
 
 namespace dpmodule::pipe {
 
@@ -68,5 +69,15 @@ class Loan {
 
 // A tensor over a record in a slot of the writer's; it keeps the memory mapped. nullptr with an exception.
 PyObject *writable(const MemoryPtr &memory, int leaf);
+
+// New memory for a slot, as both ends are told of it.
+struct NewSlot {
+    int number;
+    MemoryPtr memory;
+    std::unique_ptr<Outline> outline;
+
+    // Read (slot, fd, size, outline) for one of so many slots. False with an exception; throws std::system_error.
+    bool read(PyObject *arguments, size_t slots);
+};
 
 }  // namespace dpmodule::pipe

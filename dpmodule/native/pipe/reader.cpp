@@ -141,23 +141,13 @@ PyObject *skip(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
 
 PyObject *reader_set_slot(PyObject *self, PyObject *arguments) {
     State &state = state_of(self);
-    int number, fd;
-    Py_ssize_t size;
-    PyObject *outline;
-    if (!PyArg_ParseTuple(arguments, "iinO", &number, &fd, &size, &outline)) return nullptr;
-    if (number < 0 || number >= static_cast<int>(state.slots.size())) {
-        return PyErr_Format(PyExc_IndexError, "no slot %d", number);
-    }
-    auto compiled = Outline::compile(outline);
-    if (!compiled) return nullptr;
-    auto memory = std::make_shared<Memory>(fd, size);
-    if (Table(*memory).leaves != compiled->leaves()) {
-        return PyErr_Format(PyExc_RuntimeError, "slot %d: table and outline differ", number);
-    }
-    auto *loan = new Loan(state.control, std::move(memory), number);
-    state.slots[number].clear();
-    state.slots[number].loan = loan;
-    state.slots[number].outline = std::move(compiled);
+    NewSlot given;
+    if (!given.read(arguments, state.slots.size())) return nullptr;
+    Slot &slot = state.slots[given.number];
+    auto *loan = new Loan(state.control, std::move(given.memory), given.number);
+    slot.clear();
+    slot.loan = loan;
+    slot.outline = std::move(given.outline);
     Py_RETURN_NONE;
 }
 

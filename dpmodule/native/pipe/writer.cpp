@@ -81,24 +81,12 @@ PyObject *free_slots(PyObject *self, PyObject *) {
 
 PyObject *writer_set_slot(PyObject *self, PyObject *arguments) {
     Sending &sending = sending_of(self);
-    int number, fd;
-    Py_ssize_t size;
-    PyObject *outline;
-    if (!PyArg_ParseTuple(arguments, "iinO", &number, &fd, &size, &outline)) return nullptr;
-    if (refuse_while_busy(sending)) return nullptr;
-    if (number < 0 || number >= static_cast<int>(sending.slots.size())) {
-        return PyErr_Format(PyExc_IndexError, "no slot %d", number);
-    }
-    auto compiled = Outline::compile(outline);
-    if (!compiled) return nullptr;
-    auto memory = std::make_shared<Memory>(fd, size);
-    Table table(*memory);
-    if (table.leaves != compiled->leaves()) {
-        return PyErr_Format(PyExc_RuntimeError, "slot %d: table and outline differ", number);
-    }
+    NewSlot given;
+    if (refuse_while_busy(sending) || !given.read(arguments, sending.slots.size())) return nullptr;
+    Table table(*given.memory);
     std::vector<Home> homes;
     for (int i = 0; i < table.leaves; i++) homes.push_back({table[i].offset, table[i].capacity});
-    sending.slots[number] = {std::move(memory), std::move(compiled), std::move(homes), table.axes};
+    sending.slots[given.number] = {std::move(given.memory), std::move(given.outline), std::move(homes), table.axes};
     Py_RETURN_NONE;
 }
 

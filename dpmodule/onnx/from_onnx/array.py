@@ -160,7 +160,8 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
     counts = tuple(len(range(m, n, step)) for m, n in zip(begins, ends))
     if not any(counts):
         nothing = torch.zeros((*x.shapes[0][:axis], 0, *x.shapes[0][axis + 1 :]))
-        return b.constant(nothing, x.dtype)
+        found: OnnxValue = b.constant(nothing, x.dtype)
+        return found
     if any(n == 0 for n in counts):
         raise Refused(f"a range without elements of an axis of {sizes[0]}")
     if counts == sizes and step == 1:
@@ -172,14 +173,14 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
     if begin is not False and end is not False:
         skipped = (None,) * axis
         if step == 1:
-            return b("slice_axis", x, axis=axis, begin=begin or 0, end=end)
-        return b("slice", x, begin=(*skipped, begin), end=(*skipped, end), step=(*skipped, step))
+            return x.then("slice_axis", axis=axis, begin=begin or 0, end=end)
+        return x.then("slice", begin=(*skipped, begin), end=(*skipped, end), step=(*skipped, step))
     if begin == 0 and step == 1:
         shape = tuple(tuple(n if i == axis else 1 for i in range(x.rank)) for n in counts)
-        return b("slice_like", x, filled(b, shape, 0.0, "float32"), axes=(axis,))
+        return x.then("slice_like", filled(b, shape, 0.0, "float32"), axes=(axis,))
     if dynamic(begins):
         raise Refused("a range whose beginning depends on the sizes of the inputs")
-    return b("take", x, positions(b, counts, begins[0], step), axis=axis)
+    return x.then("take", positions(b, counts, begins[0], step), axis=axis)
 
 
 def _bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
@@ -355,7 +356,7 @@ def padded(x: OnnxValue, widths: dict[int, tuple[Sizes, Sizes]], mode: str, valu
         return x
     if static and x.rank >= 3 and min(widths) >= 2 and mode != "wrap" and x.rank <= 5 and "float" in x.dtype:
         numbers = [n for axis in range(x.rank) for n in (p[0] for p in widths.get(axis, ((0,), (0,))))]
-        made: OnnxValue = x.b("Pad", x, mode=mode, pad_width=tuple(numbers), constant_value=value)
+        made: OnnxValue = x.then("Pad", mode=mode, pad_width=tuple(numbers), constant_value=value)
         return made
     for axis, (before, after) in widths.items():
         x = _padded_axis(x, axis, before, after, mode, value)
@@ -375,7 +376,7 @@ def _padded_axis(x: OnnxValue, axis: int, before: Sizes, after: Sizes, mode: str
         else:
             piece = _mirrored(x, axis, counts, is_front, mode)
         parts = [piece, *parts] if is_front else [*parts, piece]
-    return b("Concat", *parts, dim=axis)
+    return parts[0].then("Concat", *parts[1:], dim=axis)
 
 
 def _mirrored(x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str) -> OnnxValue:
@@ -396,7 +397,7 @@ def _mirrored(x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str)
         )
     begins = (1,) * len(counts) if is_front else tuple(s - 1 - n for s, n in zip(sizes, counts))
     piece = cut(x, axis, begins, tuple(m + n for m, n in zip(begins, counts)))
-    return x.b("reverse", piece, axis=axis)
+    return piece.then("reverse", axis=axis)
 
 
 def _one_hot(c: NodeCall) -> OnnxValue:

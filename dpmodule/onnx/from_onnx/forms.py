@@ -38,7 +38,7 @@ def flag(x: OnnxValue) -> OnnxValue:
     """Make a truth value of a number: whether it is not 0."""
     if x.dtype == "bool":
         return x
-    return x.b("_not_equal_scalar", x, scalar=0.0).as_scalar(x.is_scalar).cast("bool")
+    return x.then("_not_equal_scalar", scalar=0.0).as_scalar(x.is_scalar).cast("bool")
 
 
 # shapes
@@ -125,12 +125,12 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
     if held == x.shapes:
         return x.as_scalar(is_scalar)
     if x.known is not None and not x.trains and b.every(x) is not None and x.entry is None:
-        return b.given([t.reshape(s) for t, s in zip(x.known, held)]).as_scalar(is_scalar)
+        return OnnxValue.as_scalar(b.given([t.reshape(s) for t, s in zip(x.known, held)]), is_scalar)
     codes = _Codes(x.shapes, held).find()
     if codes is not None:
-        return b("Reshape", x, shape=codes).as_scalar(is_scalar)
+        return x.then("Reshape", shape=codes).as_scalar(is_scalar)
     like = filled(b, held, 0.0, "float32")
-    return b("reshape_like", x, like).as_scalar(is_scalar)
+    return x.then("reshape_like", like).as_scalar(is_scalar)
 
 
 def _donor(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
@@ -168,8 +168,7 @@ def _moved(b: GraphBuilder, donor: tuple[OnnxValue, int], by: int) -> OnnxValue:
 
 def like_axis(x: OnnxValue, axis: int, donor: tuple[OnnxValue, int]) -> OnnxValue:
     """Stretch an axis of size 1 to the size that another value has."""
-    made: OnnxValue = x.b("broadcast_like", x, donor[0], lhs_axes=(axis,), rhs_axes=(donor[1],))
-    return made
+    return x.then("broadcast_like", donor[0], lhs_axes=(axis,), rhs_axes=(donor[1],))
 
 
 def filled(b: GraphBuilder, targets: Sequence[Sequence[int]], value: float, dtype: str) -> OnnxValue:
@@ -224,7 +223,7 @@ def expand(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
         else:
             axes.append(axis)
             sizes.append(want[0])
-    return x.b("broadcast_axis", x, axis=tuple(axes), size=tuple(sizes)) if axes else x
+    return x.then("broadcast_axis", axis=tuple(axes), size=tuple(sizes)) if axes else x
 
 
 def broadcast_dims(*values: OnnxValue) -> tuple[Dims, ...]:
@@ -247,7 +246,7 @@ def unsqueeze(x: OnnxValue, axes: Sequence[int]) -> OnnxValue:
     if len(set(places)) != len(places):
         raise Refused(f"axes {list(axes)} name one twice")
     for place in places:
-        x = x.as_scalar(False) if x.is_scalar else x.b("expand_dims", x, axis=place)
+        x = x.as_scalar(False) if x.is_scalar else x.then("expand_dims", axis=place)
     return x
 
 
@@ -261,17 +260,16 @@ def squeeze(x: OnnxValue, axes: Sequence[int] | None) -> OnnxValue:
     if not places:
         return x
     if len(places) == x.rank:
-        flat = x if x.shapes[0] == (1,) else x.b("Reshape", x, shape=(1,))
+        flat = x if x.shapes[0] == (1,) else x.then("Reshape", shape=(1,))
         return flat.as_scalar(True)
-    made: OnnxValue = x.b("squeeze", x, axis=tuple(places))
-    return made
+    return x.then("squeeze", axis=tuple(places))
 
 
 def transpose(x: OnnxValue, order: Sequence[int]) -> OnnxValue:
     """Change the order of the axes."""
     if list(order) == list(range(x.rank)) or x.is_scalar:
         return x
-    made: OnnxValue = x.b("transpose", x, axes=tuple(order))
+    made: OnnxValue = x.then("transpose", axes=tuple(order))
     rank = x.rank
     if rank > 1 and list(order) == [*range(rank - 2), rank - 1, rank - 2]:
         made = made.again()

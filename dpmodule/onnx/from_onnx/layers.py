@@ -344,7 +344,8 @@ def _rms(c: NodeCall) -> OnnxValue:
     axes = list(range(normal(c.attrs["axis"], x.rank), x.rank))
     square = x.apply("square").reduce("mean", axes, True)
     inverse = (square + c.attrs["epsilon"]).apply("rsqrt")
-    return x * inverse * c.value(1)
+    scaled: OnnxValue = x * inverse
+    return scaled * c.value(1)
 
 
 def _group(c: NodeCall) -> OnnxValue:

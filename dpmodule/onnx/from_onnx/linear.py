@@ -29,8 +29,8 @@ def product(x: OnnxValue, y: OnnxValue) -> OnnxValue:
     if y.rank == 2:
         weight = y.turned
         if weight is not None and weight.size(0) is not None:
-            return x.b("FullyConnected", x, weight, num_hidden=weight.size(0), no_bias=True, flatten=False)
-        return x.b("dot", x, y)
+            return x.then("FullyConnected", weight, num_hidden=weight.size(0), no_bias=True, flatten=False)
+        return x.then("dot", y)
     return _stacked(x, y)
 
 
@@ -47,7 +47,7 @@ def _stacked(x: OnnxValue, y: OnnxValue) -> OnnxValue:
     x = expand(x, tuple((*stack, *s[-2:]) for stack, s in zip(shapes, x.shapes)))
     right = expand(right, tuple((*stack, *s[-2:]) for stack, s in zip(shapes, right.shapes)))
     name = "batch_dot" if x.rank == 3 else "_linalg_gemm2"
-    return x.b(name, x, right, transpose_b=turned is not None)
+    return x.then(name, right, transpose_b=turned is not None)
 
 
 def _matmul(c: NodeCall) -> OnnxValue:

@@ -130,12 +130,12 @@ def _leaky(kind: str, c: NodeCall) -> OnnxValue:
 
 
 def _selu(c: NodeCall) -> OnnxValue:
-    alpha, gamma = c.attrs["alpha"], c.attrs["gamma"]
-    return c.x.apply("LeakyReLU", act_type="elu", slope=alpha) * gamma
+    gamma: float = c.attrs["gamma"]
+    return c.x.apply("LeakyReLU", act_type="elu", slope=c.attrs["alpha"]) * gamma
 
 
 def _celu(c: NodeCall) -> OnnxValue:
-    alpha = c.attrs["alpha"]
+    alpha: float = c.attrs["alpha"]
     inner = c.x / alpha
     return inner.apply("LeakyReLU", act_type="elu", slope=1.0) * alpha
 
@@ -165,7 +165,7 @@ def _mish(c: NodeCall) -> OnnxValue:
 
 
 def _shrink(c: NodeCall) -> OnnxValue:
-    bias, limit = c.attrs["bias"], c.attrs["lambd"]
+    bias, limit = float(c.attrs["bias"]), float(c.attrs["lambd"])
     high = (c.x - bias) * (c.x > limit)
     low = (c.x + bias) * (c.x < -limit)
     return high + low

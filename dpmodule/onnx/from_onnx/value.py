@@ -91,9 +91,14 @@ class OnnxValue:
 
     # operators
 
+    def then(self, name: str, *others: OnnxValue, **attrs: Any) -> OnnxValue:
+        """Apply an operator of one output to this and others."""
+        made: OnnxValue = self.b(name, self, *others, **attrs)
+        return made
+
     def apply(self, name: str, **attrs: Any) -> OnnxValue:
         """Apply an operator that keeps the shape."""
-        return self.b(name, self, **attrs).as_scalar(self.is_scalar)
+        return self.then(name, **attrs).as_scalar(self.is_scalar)
 
     def cast(self, dtype: str) -> OnnxValue:
         """Convert the element type."""
@@ -103,7 +108,7 @@ class OnnxValue:
         """Apply a reduction along axes."""
         if self.is_scalar or not axes:
             return self
-        made = self.b(name, self, axis=tuple(axes), keepdims=keep)
+        made = self.then(name, axis=tuple(axes), keepdims=keep)
         return made.as_scalar(len(axes) == self.rank and not keep)
 
     def arith(self, word: str, other: OnnxValue | float) -> OnnxValue:
@@ -121,7 +126,7 @@ class OnnxValue:
             return x.arith(word, right)
         if left is not None and is_plain and x.rank <= y.rank and not (y.known and not y.trains):
             return y.arith(_REVERSED.get(word, word), left)
-        made = self.b(_BROADCAST.get(word, f"broadcast_{word}"), x, y)
+        made = x.then(_BROADCAST.get(word, f"broadcast_{word}"), y)
         return made.as_scalar(x.is_scalar and y.is_scalar)
 
     def __add__(self, other: OnnxValue | float) -> OnnxValue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
 
@@ -45,9 +45,10 @@ class Value:
         self.name = name
         self.dtype = dtype
 
-    def then(self, operator: str, *others: Any, **attributes: Any) -> Any:
+    def then(self, operator: str, *others: Any, **attributes: Any) -> Value:
         """Apply an ONNX operator to this, and to more values or numbers."""
-        return self.c.emit(operator, self, *map(self._beside, others), **attributes)
+        found: Value = self.c.emit(operator, self, *map(self._beside, others), **attributes)
+        return found
 
     def _beside(self, other: Any) -> Value:
         return other if isinstance(other, Value) else self.c.const(other, self.dtype)
@@ -225,6 +226,14 @@ class OperatorCall:
             self._lengths,
         )
 
+    @overload
+    def emit(
+        self, operator: str, *inputs: Value | str, outputs: Literal[1] = ..., **attributes: Any
+    ) -> Value: ...
+
+    @overload
+    def emit(self, operator: str, *inputs: Value | str, outputs: int, **attributes: Any) -> Any: ...
+
     def emit(
         self, operator: str, *inputs: Value | str, outputs: int = 1, domain: str = "", **attributes: Any
     ) -> Any:
@@ -289,8 +298,7 @@ class OperatorCall:
 
     def cast(self, value: Value | str, dtype: str) -> Value:
         """Return a value in another type."""
-        found: Value = self.emit("Cast", value, to=code_of(dtype))
-        return found
+        return self.emit("Cast", value, to=code_of(dtype))
 
     def value(self, i: int) -> np.ndarray[Any, Any] | None:
         """Return the elements of input `i` where they are known before the model runs: those of a parameter."""
@@ -326,8 +334,7 @@ class OperatorCall:
         if dim not in self._lengths:
             self.refuse(f"the length {dim!r} is dynamic, and no value before has it")
         value, axis = self._lengths[dim]
-        found: Value = self.emit("Gather", self.emit("Shape", value), self.ints(axis))
-        return found
+        return self.emit("Gather", self.emit("Shape", value), self.ints(axis))
 
     def run(
         self, graph: Graph, values: Sequence[Value], dims: Sequence[Dims], dtypes: Sequence[str]

@@ -56,7 +56,7 @@ def allowed_types(operator: str, opset: int) -> frozenset[str]:
     return frozenset(found)
 
 
-def computed_in(operator: str, opset: int, dtype: str) -> Value:
+def computed_in(operator: str, opset: int, dtype: str) -> str:
     """Return the dtype name in which an operator on elements of type `dtype` is computed: that, or a wider one."""
     allowed = allowed_types(operator, opset)
     if dtype in allowed:
@@ -67,7 +67,7 @@ def computed_in(operator: str, opset: int, dtype: str) -> Value:
     return next((each for each in wider if each in allowed), "float32")
 
 
-def working_type(dtype: str) -> Value:
+def working_type(dtype: str) -> str:
     """Return the dtype name in which formulas of several operators are computed: single or double precision."""
     return "float32" if dtype in ("float16", "bfloat16", "float32") else "float64"
 
@@ -113,7 +113,7 @@ def in_floats(half: bool = True, double: bool = False) -> Callable[[Builder], Bu
     return declare
 
 
-def _computed_in(types: set[str], half: bool, double: bool) -> Value:
+def _computed_in(types: set[str], half: bool, double: bool) -> str:
     if double and "float64" in types:
         return "float64"
     return "float16" if half and types == {"float16"} else "float32"
@@ -128,7 +128,7 @@ def _converted(c: OperatorCall, dtype: str) -> OperatorCall:
 # operators in the form of the chosen opset
 
 
-def shape_value(c: OperatorCall, dims: Dims, sources: Sequence[tuple[str, Dims]] = ()) -> Value:
+def shape_value(c: OperatorCall, dims: Dims, sources: Sequence[tuple[Value, Dims]] = ()) -> Value:
     """Return a shape as an int64 value; dynamic lengths are read from `sources`, values and their shapes.
 
     By default these are the inputs of the call.
@@ -140,7 +140,7 @@ def shape_value(c: OperatorCall, dims: Dims, sources: Sequence[tuple[str, Dims]]
     return parts[0] if len(parts) == 1 else c.emit("Concat", *parts, axis=0)
 
 
-def _length(c: OperatorCall, dim: Value, sources: Sequence[tuple[str, Dims]]) -> Value:
+def _length(c: OperatorCall, dim: str, sources: Sequence[tuple[Value, Dims]]) -> Value:
     for value, shape in sources:
         if dim in shape:
             return c.emit("Gather", c.emit("Shape", value), c.ints(shape.index(dim)))

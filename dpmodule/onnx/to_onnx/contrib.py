@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from .call import OperatorCall, Value
-from .common import in_floats, length_of, positions, reshape, windows
+from .common import in_floats, length_of, positions, reshape, result, windows
 
 F4 = "float32"
 
@@ -28,7 +28,7 @@ def all_finite(c: OperatorCall) -> Value:
     return least[0] if len(least) == 1 else c.emit("Min", *least)
 
 
-def _wide(dtype: str) -> Value:
+def _wide(dtype: str) -> str:
     """Return the type in which elements are compared."""
     return "float64" if dtype in ("float64", "int64", "uint64", "int32", "uint32") else F4
 
@@ -72,8 +72,8 @@ def quadratic(c: OperatorCall) -> Value:
     x, kind = c.inputs[0], c.dtypes[0]
     wide = kind if "float" in kind else "float64"
     x = x.cast(wide)
-    slope = x * c.a.a + c.a.b
-    return (slope * x + c.a.c).cast(c.out_dtypes[0])
+    slope: Value = x * c.a.a + c.a.b
+    return result(slope * x + c.a.c)
 
 
 def index_copy(c: OperatorCall) -> Value:
@@ -180,9 +180,10 @@ def deformable_convolution(c: OperatorCall) -> Value:
 
 def _deform_conv(c: OperatorCall) -> Value:
     data, offset, mask, weight, *bias = c.inputs
-    inputs = [data, weight, offset, *(bias or [""]), mask]
+    inputs: list[Value | str] = [data, weight, offset, bias[0] if bias else "", mask]
     options = {**windows(c), "group": c.a.num_group, "offset_group": c.a.num_deformable_group}
-    return c.emit("DeformConv", *inputs, **options)
+    found: Value = c.emit("DeformConv", *inputs, **options)
+    return found
 
 
 def _grid(c: OperatorCall, places: Sequence[int], axis: int) -> np.ndarray:

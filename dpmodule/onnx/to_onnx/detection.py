@@ -288,7 +288,7 @@ def _unmarked(c: OperatorCall, rows: Value, filled: Value, count: int, classes: 
     return c.emit("Concat", marked, rows.slice(2, 1, 6), axis=2)
 
 
-def proposal(c: OperatorCall) -> list[Value] | str:
+def proposal(c: OperatorCall) -> list[Value] | Value:
     """Boxes of all anchors, sorted and suppressed, the best repeated where too few are left."""
     a = c.a
     height, width = c.length(2), c.length(3)

@@ -23,7 +23,7 @@ from .common import (
 )
 
 
-def _common_type(c: OperatorCall) -> Value:
+def _common_type(c: OperatorCall) -> str:
     """Return the type in which both operands meet: that of the first, or of the result if that is another."""
     return c.out_dtypes[0]
 
@@ -43,7 +43,7 @@ def _number(c: OperatorCall, dtype: str) -> float:
     return c.a.scalar if "float" in dtype else pointwise.whole(c.a.scalar)
 
 
-def _whole_type(c: OperatorCall, operator: str) -> Value:
+def _whole_type(c: OperatorCall, operator: str) -> str:
     return computed_in(operator, c.opset, _common_type(c))
 
 

@@ -74,7 +74,7 @@ def _window_filters(c: OperatorCall, channels: int) -> Value:
 def im2col(c: OperatorCall) -> Value:
     """Conv of each channel with filters that take one element of the window each."""
     channels = c.length(1)
-    found = c.emit("Conv", c.inputs[0], _window_filters(c, channels), **windows(c), group=channels)
+    found: Value = c.emit("Conv", c.inputs[0], _window_filters(c, channels), **windows(c), group=channels)
     return found.reshape(0, channels * prod(c.a.kernel), -1)
 
 
@@ -88,7 +88,8 @@ def col2im(c: OperatorCall) -> Value:
     images = c.inputs[0].reshape(0, columns, *(r // s + 1 for r, s in steps))
     channels = columns // prod(c.a.kernel)
     options |= {"output_padding": [r % s for r, s in steps], "group": channels}
-    return c.emit("ConvTranspose", images, _window_filters(c, channels), **options)
+    found: Value = c.emit("ConvTranspose", images, _window_filters(c, channels), **options)
+    return found
 
 
 @in_floats()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ops.quantize.ranges import GREATEST, STEPS, calibrated
+from ...ops.quantize.numbers import GREATEST, STEPS, calibrated
 from .call import OperatorCall, Value
 from .common import Builder, windows
 from .pooling import pooling
@@ -22,7 +22,7 @@ def _number(c: OperatorCall, value: float) -> Value:
 
 def _magnitude(low: Value, high: Value) -> Value:
     """Return the greater of the magnitudes of a range's ends."""
-    return abs(low).then("Max", abs(high))  # type: ignore[no-any-return]
+    return abs(low).then("Max", abs(high))
 
 
 def _rounded(c: OperatorCall, value: Value, kind: str) -> Value:

@@ -21,7 +21,7 @@ _MOST = 4096
 """Greatest number of counts in a table of their chances."""
 
 
-def _short(c: OperatorCall) -> Value:
+def _short(c: OperatorCall) -> str:
     """Return the distribution that the operator's name says."""
     name = c.node.op.name if c.node.op is not None else ""
     for part in ("_random_pdf_", "_random_", "_sample_"):
@@ -43,7 +43,7 @@ def _uniform(c: OperatorCall, dims: Dims | None = None) -> Value:
     return _random(c, "RandomUniform", c.out_shapes[0] if dims is None else dims)
 
 
-def _parameters(c: OperatorCall, names: Sequence[Value]) -> list[Value]:
+def _parameters(c: OperatorCall, names: Sequence[str]) -> list[Value]:
     """Return a distribution's parameters, which are attributes, or arrays of one for each block that is drawn."""
     if hasattr(c.a, names[0]):
         return [c.const(getattr(c.a, name), "float64") for name in names]
@@ -51,7 +51,7 @@ def _parameters(c: OperatorCall, names: Sequence[Value]) -> list[Value]:
     return [term(c, i, "float64").unsqueeze(*range(len(c.shapes[i]), rank)) for i in range(len(c.inputs))]
 
 
-def _known_parameters(c: OperatorCall, names: Sequence[Value]) -> list[Array]:
+def _known_parameters(c: OperatorCall, names: Sequence[str]) -> list[Array]:
     """Return parameters as numbers: those of counts have to be known."""
     if hasattr(c.a, names[0]):
         return [np.asarray(float(getattr(c.a, name))) for name in names]

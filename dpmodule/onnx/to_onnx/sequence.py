@@ -48,7 +48,7 @@ def _layer_states(c: OperatorCall, state: Value, layer: int, directions: int) ->
 
 
 def _layer(
-    c: OperatorCall, x: Value, weights: Sequence[Value], lengths: Value, states: Sequence[Value]
+    c: OperatorCall, x: Value, weights: Sequence[Value], lengths: Value | str, states: Sequence[Value]
 ) -> list[Value]:
     """Run one layer; return its output (T, N, directions * H) and its last states."""
     a = c.a
@@ -129,7 +129,8 @@ def div_sqrt_dim(c: OperatorCall) -> Value:
     """Div."""
     x, size = c.inputs[0], c.shapes[0][-1]
     if isinstance(size, int):
-        return x / size**0.5
+        scale: float = size**0.5
+        return x / scale
     length = length_of(c, x, c.shapes[0], -1).cast("float32")
     root = c.emit("Sqrt", length)
     return x / (root.cast(c.dtypes[0]))

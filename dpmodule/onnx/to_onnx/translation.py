@@ -114,8 +114,8 @@ class Translation:
 
     def _written(self, node: Node) -> Sequence[str]:
         record = node.op.onnx if node.op is not None else None
-        if record is None or record.missing:
-            reason = "ONNX has no such operator" if record is None else record.missing
+        if record is None or record.missing or (record.builder and record.builder not in builders()):
+            reason = (record and record.missing) or "ONNX has no such operator"
             raise Untranslatable(f"{node.describe()}: {reason}")
         call = self._call(node)
         found = builders()[record.builder](call) if record.builder else translate_plainly(call, record)

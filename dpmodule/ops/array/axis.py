@@ -47,7 +47,6 @@ def _infer_transpose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     {"axes": Attr(shape, "order of the axes; () reverses them", ())},
     infer=_infer_transpose,
     view=True,
-    onnx=Onnx(builder="transpose"),
 )
 def transpose(a: Any) -> Unary:
     """Put the axes into another order.
@@ -154,7 +153,6 @@ def _squeezed(a: Any, dims: tuple[int, ...]) -> Shape:
     {"axis": Attr(optional(ints), "axes of size 1 to remove; None means all of them", None)},
     infer=from_data(_squeezed),
     view=True,
-    onnx=Onnx(builder="squeeze"),
 )
 def squeeze(a: Any) -> Unary:
     """Remove axes of size 1.

@@ -11,11 +11,9 @@ from ...base import OpError, Shape, ShapeError, dtype_from_code
 from ...mode import integers_carried
 from ..attrs import boolean, dtype, integer, optional, shape, string
 from ..dtypes import name_of, torch_dtype
-from ..registry import bound, declare, op
+from ..registry import bound, declare, op, pure
 from ..shapes import output_shape, same, unify
 from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, Variadic, arg
-
-Tensors = Callable[..., torch.Tensor]
 
 
 def _itself(x: torch.Tensor) -> torch.Tensor:
@@ -114,14 +112,14 @@ def _last_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     return [ins[0] or found, found], [found]
 
 
-@bound(
+@pure(
     "_onehot_encode",
     [arg("lhs", ROWS), arg("rhs", ROWS)],
     infer=_infer_onehot,
     infer_type=_last_type,
     onnx=Onnx(builder="onehot_like"),
 )
-def onehot_encode(a: Any) -> Tensors:
+def onehot_encode(a: Any, index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Return a row for each position that is 1 there and 0 elsewhere; no gradient.
 
     Shape:
@@ -131,12 +129,8 @@ def onehot_encode(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_onehot_encode`.
     """
-
-    def onehot_encode(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        columns = _placed("_onehot_encode", index, like)
-        return torch.zeros_like(like).scatter(1, columns, 1)
-
-    return onehot_encode
+    columns = _placed("_onehot_encode", index, like)
+    return torch.zeros_like(like).scatter(1, columns, 1)
 
 
 def _infer_fill(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -148,7 +142,7 @@ def _infer_fill(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [matrix, both, both], [matrix]
 
 
-@bound(
+@pure(
     "fill_element_0index",
     [arg("lhs", ROWS), arg("mhs", ROWS), arg("rhs", ROWS)],
     infer=_infer_fill,
@@ -158,7 +152,9 @@ def _infer_fill(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     ),
     onnx=Onnx(builder="scatter_elements"),
 )
-def fill_element_0index(a: Any) -> Tensors:
+def fill_element_0index(
+    a: Any, matrix: torch.Tensor, values: torch.Tensor, index: torch.Tensor
+) -> torch.Tensor:
     """Return a matrix with one element of each row replaced.
 
     Shape:
@@ -169,12 +165,8 @@ def fill_element_0index(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `fill_element_0index`.
     """
-
-    def fill_element_0index(matrix: torch.Tensor, values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        columns = _placed("fill_element_0index", index, matrix)
-        return matrix.scatter(1, columns, values.to(matrix.dtype).unsqueeze(1))
-
-    return fill_element_0index
+    columns = _placed("fill_element_0index", index, matrix)
+    return matrix.scatter(1, columns, values.to(matrix.dtype).unsqueeze(1))
 
 
 def _infer_set_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -182,7 +174,7 @@ def _infer_set_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [whole, *ins[1:]], [output_shape(outs[0], whole)]
 
 
-@bound(
+@pure(
     "_scatter_set_nd",
     [arg("lhs"), arg("rhs"), arg("indices")],
     {"shape": Attr(shape, "shape of `lhs`")},
@@ -194,7 +186,7 @@ def _infer_set_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
     onnx=Onnx(builder="scatter_nd"),
 )
-def scatter_set_nd(a: Any) -> Tensors:
+def scatter_set_nd(a: Any, whole: torch.Tensor, part: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """Return an array with elements, or slices, replaced by one position for each of the leading axes.
 
     Shape:
@@ -205,11 +197,7 @@ def scatter_set_nd(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_scatter_set_nd`, which wants `lhs` as `out` too.
     """
-
-    def scatter_set_nd(whole: torch.Tensor, part: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        return whole.index_put(tuple(index.detach().long()), part)
-
-    return scatter_set_nd
+    return whole.index_put(tuple(index.detach().long()), part)
 
 
 def _infer_add_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -217,7 +205,7 @@ def _infer_add_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [whole, *ins[1:]], [whole]
 
 
-@bound(
+@pure(
     "_scatter_add_nd",
     [arg("lhs"), arg("rhs"), arg("indices")],
     infer=_infer_add_nd,
@@ -228,7 +216,7 @@ def _infer_add_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
     onnx=Onnx("ScatterND", builder="scatter_add_nd"),
 )
-def scatter_add_nd(a: Any) -> Tensors:
+def scatter_add_nd(a: Any, whole: torch.Tensor, part: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """Return an array with elements, or slices, added by one position for each of the leading axes.
 
     Shape:
@@ -240,11 +228,7 @@ def scatter_add_nd(a: Any) -> Tensors:
     Source: ours, for what torch calls `index_add` and `scatter_add`; MXNet has only `_backward_gather_nd`, which adds
     into zeros of a fixed shape.
     """
-
-    def scatter_add_nd(whole: torch.Tensor, part: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        return whole.index_put(tuple(index.detach().long()), part, accumulate=True)
-
-    return scatter_add_nd
+    return whole.index_put(tuple(index.detach().long()), part, accumulate=True)
 
 
 _HALVES = ("float16", "bfloat16", "float32")
@@ -256,7 +240,7 @@ def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     return ins, [common if t in _HALVES else t for t in ins]
 
 
-@bound(
+@pure(
     "amp_multicast",
     attrs={
         "num_outputs": Attr(integer(low=1), "number of inputs and outputs"),
@@ -266,9 +250,8 @@ def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     outputs=lambda a: tuple(f"output{i}" for i in range(a.num_outputs)),
     infer=lambda a, ins, outs: _each_alike(ins, outs),
     infer_type=_multicast_types,
-    onnx=Onnx(builder="amp_multicast"),
 )
-def amp_multicast(a: Any) -> Callable[..., tuple[torch.Tensor, ...]]:
+def amp_multicast(a: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Convert arrays of float32 and half-precision types to one of these; leave other types alone.
 
     Shape:
@@ -277,15 +260,11 @@ def amp_multicast(a: Any) -> Callable[..., tuple[torch.Tensor, ...]]:
 
     Source: MXNet 1.9.1 `amp_multicast`.
     """
-
-    def amp_multicast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        _, wanted = _multicast_types(a, [name_of(t.dtype) for t in tensors], [])
-        return tuple(
-            t.clone() if name_of(t.dtype) == w else t.to(torch_dtype(w or "float32"))
-            for t, w in zip(tensors, wanted)
-        )
-
-    return amp_multicast
+    _, wanted = _multicast_types(a, [name_of(t.dtype) for t in tensors], [])
+    return tuple(
+        t.clone() if name_of(t.dtype) == w else t.to(torch_dtype(w or "float32"))
+        for t, w in zip(tensors, wanted)
+    )
 
 
 def _each_alike(ins: list[Shape], outs: list[Shape]) -> Shapes:

@@ -10,7 +10,7 @@ import torch
 from ...base import BoundsError, OpError, Shape, ShapeError
 from ..attrs import boolean, choice, dtype, integer, optional, real, shape
 from ..dtypes import torch_dtype
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import first_type, known, normal_axis, output_shape, prod, typed, unify
 from ..spec import NEVER, ROWS, Attr, ClassLabels, Onnx, Shapes, Types, arg
 
@@ -52,7 +52,6 @@ def _infer_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_take,
     infer_type=first_type("float32"),
-    onnx=Onnx(builder="take"),
 )
 def take(a: Any) -> Binary:
     """Pick slices of an array along an axis by position.
@@ -118,7 +117,6 @@ def _pick_classes(a: Any, data: tuple[int, ...], index: tuple[int, ...]) -> Clas
     infer=_infer_pick,
     classes=_pick_classes,
     infer_type=first_type("float32"),
-    onnx=Onnx(builder="pick"),
 )
 def pick(a: Any) -> Binary:
     """Pick one element along an axis for every place of the other axes.
@@ -151,7 +149,7 @@ def _infer_batch_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [ins[0], common], [common]
 
 
-@bound(
+@pure(
     "batch_take",
     [arg("a", ROWS), arg("indices", ROWS)],
     infer=_infer_batch_take,
@@ -160,7 +158,7 @@ def _infer_batch_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     differentiable=False,
     onnx=Onnx(builder="pick"),
 )
-def batch_take(a: Any) -> Binary:
+def batch_take(a: Any, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Pick one element of each row; positions outside are pulled to the ends.
 
     Shape:
@@ -170,11 +168,7 @@ def batch_take(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `batch_take`.
     """
-
-    def batch_take(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-        return x.gather(1, _limited(indices, x.shape[1], "clip").unsqueeze(1)).squeeze(1)
-
-    return batch_take
+    return x.gather(1, _limited(indices, x.shape[1], "clip").unsqueeze(1)).squeeze(1)
 
 
 def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -197,7 +191,6 @@ def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_one_hot,
     infer_type=typed(lambda a: a.dtype),
-    onnx=Onnx(builder="one_hot"),
 )
 def one_hot(a: Any) -> Unary:
     """Turn positions into rows with one value on; positions outside [0, depth) give rows without.
@@ -239,7 +232,6 @@ def _where_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
     aliases=("_sparse_where",),
     infer=_infer_where,
     infer_type=_where_types,
-    onnx=Onnx(builder="where"),
 )
 def where(a: Any) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
     """Choose elements, or rows, of `x` where the condition is not 0, else of `y`.
@@ -275,14 +267,13 @@ def _infer_gather_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], indices[1:] + data[indices[0] :] or (1,))]
 
 
-@bound(
+@pure(
     "gather_nd",
     [arg("data"), arg("indices")],
     infer=_infer_gather_nd,
     infer_type=first_type("float32"),
-    onnx=Onnx(builder="gather_nd"),
 )
-def gather_nd(a: Any) -> Binary:
+def gather_nd(a: Any, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Pick elements, or slices, by one position for each of the leading axes.
 
     Shape:
@@ -295,30 +286,25 @@ def gather_nd(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `gather_nd`.
     """
-
-    def gather_nd(data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-        try:
-            return data[tuple(indices.long())]
-        except IndexError as error:
-            raise BoundsError(f"gather_nd: data has shape {tuple(data.shape)}: {error}") from error
-
-    return gather_nd
+    try:
+        return data[tuple(indices.long())]
+    except IndexError as error:
+        raise BoundsError(f"gather_nd: data has shape {tuple(data.shape)}: {error}") from error
 
 
 def _infer_scatter_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], a.shape)]
 
 
-@bound(
+@pure(
     "scatter_nd",
     [arg("data"), arg("indices")],
     {"shape": Attr(shape, "shape of the result")},
     infer=_infer_scatter_nd,
     infer_type=first_type("float32"),
     batch=NEVER,
-    onnx=Onnx(builder="scatter_nd"),
 )
-def scatter_nd(a: Any) -> Binary:
+def scatter_nd(a: Any, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Write elements, or slices, into zeros by one position for each of the leading axes.
 
     Shape:
@@ -329,14 +315,10 @@ def scatter_nd(a: Any) -> Binary:
     Source: MXNet 1.9.1 `scatter_nd`.
     """
     size = a.shape
-
-    def scatter_nd(data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-        return data.new_zeros(size).index_put(tuple(indices.long()), data)
-
-    return scatter_nd
+    return data.new_zeros(size).index_put(tuple(indices.long()), data)
 
 
-@bound(
+@pure(
     "_backward_gather_nd",
     [arg("data"), arg("indices")],
     {"shape": Attr(shape, "shape of the result")},
@@ -345,7 +327,7 @@ def scatter_nd(a: Any) -> Binary:
     batch=NEVER,
     onnx=Onnx("ScatterND", builder="scatter_add_nd"),
 )
-def backward_gather_nd(a: Any) -> Binary:
+def backward_gather_nd(a: Any, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Add elements, or slices, into zeros by one position for each of the leading axes.
 
     Shape:
@@ -356,11 +338,7 @@ def backward_gather_nd(a: Any) -> Binary:
     Source: MXNet 1.9.1 `_backward_gather_nd`, the gradient of `gather_nd`.
     """
     size = a.shape
-
-    def backward_gather_nd(data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-        return data.new_zeros(size).index_put(tuple(indices.long()), data, accumulate=True)
-
-    return backward_gather_nd
+    return data.new_zeros(size).index_put(tuple(indices.long()), data, accumulate=True)
 
 
 def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -378,7 +356,7 @@ def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], (*rest, length))]
 
 
-@bound(
+@pure(
     "diag",
     [arg("data")],
     {
@@ -388,9 +366,8 @@ def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_diag,
     view=True,
-    onnx=Onnx(builder="diag"),
 )
-def diag(a: Any) -> Unary:
+def diag(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return a diagonal, or the matrix that has a vector as its diagonal.
 
     Shape:
@@ -400,14 +377,8 @@ def diag(a: Any) -> Unary:
     Source: MXNet 1.9.1 `diag`.
     """
     k, rows, columns = a.k, a.axis1, a.axis2
-
-    def diag(x: torch.Tensor) -> torch.Tensor:
-        if x.dim() == 1:
-            return torch.diag_embed(x, k)
-        if k > x.shape[columns] or -k > x.shape[rows]:
-            raise ShapeError(
-                f"diag: data {tuple(x.shape)} has no diagonal {k} between axes {rows} and {columns}"
-            )
-        return torch.diagonal(x, k, rows, columns)
-
-    return diag
+    if x.dim() == 1:
+        return torch.diag_embed(x, k)
+    if k > x.shape[columns] or -k > x.shape[rows]:
+        raise ShapeError(f"diag: data {tuple(x.shape)} has no diagonal {k} between axes {rows} and {columns}")
+    return torch.diagonal(x, k, rows, columns)

@@ -115,7 +115,6 @@ def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     attrs={"axis": Attr(integer(), "where the new axis comes, counted in the result", 0), "num_args": _COUNT},
     variadic=Variadic(),
     infer=_infer_stack,
-    onnx=Onnx(builder="stack"),
 )
 def stack(a: Any) -> Many:
     """Join arrays along a new axis.

@@ -47,7 +47,6 @@ def _infer_sort(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     outputs=("output0",),
     hidden=1,
     infer=_infer_sort,
-    onnx=Onnx(builder="sort"),
 )
 def sort(a: Any) -> Unary:
     """Sort along an axis; equal elements keep their order.
@@ -72,7 +71,6 @@ def sort(a: Any) -> Unary:
     {"axis": _AXIS, "is_ascend": Attr(boolean, "smallest first", True), "dtype": _INDEX_TYPE},
     infer=_infer_sort,
     infer_type=typed(lambda a: a.dtype),
-    onnx=Onnx(builder="argsort"),
 )
 def argsort(a: Any) -> Unary:
     """Return the positions that sort an array along an axis; equal elements keep their order.
@@ -139,7 +137,6 @@ _TOPK_OUTPUTS = {
     hidden=lambda a: int(a.ret_typ == "value"),
     infer=_infer_topk,
     infer_type=_topk_types,
-    onnx=Onnx(builder="topk"),
 )
 def topk(a: Any) -> Callable[[torch.Tensor], Any]:
     """Return the k greatest elements along an axis, in order; of equal ones the first come first.
@@ -264,7 +261,6 @@ def _count_in_bins(data: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
     infer=_infer_histogram,
     infer_type=_histogram_types,
     batch=NEVER,
-    onnx=Onnx(builder="histogram"),
 )
 def histogram(a: Any) -> Callable[..., Pair]:
     """Count the values in bins; what lies outside is not counted. No gradient.

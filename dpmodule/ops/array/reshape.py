@@ -9,7 +9,7 @@ import torch
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, optional, shape
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import first_type, from_data, known, output_shape, prod
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .codes import resolve, resolve_target
@@ -161,7 +161,6 @@ def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_infer_like,
     infer_type=first_type(),
     view=True,
-    onnx=Onnx(builder="reshape_like"),
 )
 def reshape_like(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of those of `rhs`.
@@ -197,7 +196,7 @@ def _space_to_blocks(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
 _BLOCK = {"block_size": Attr(integer(low=1), "edge of a block in pixels")}
 
 
-@bound(
+@pure(
     "depth_to_space",
     [arg("data", ROWS)],
     _BLOCK,
@@ -205,7 +204,7 @@ _BLOCK = {"block_size": Attr(integer(low=1), "edge of a block in pixels")}
     view=True,
     onnx=Onnx("DepthToSpace", builder="blocks"),
 )
-def depth_to_space(a: Any) -> Unary:
+def depth_to_space(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Lay channels out as blocks of pixels.
 
     Shape:
@@ -215,16 +214,12 @@ def depth_to_space(a: Any) -> Unary:
     Source: MXNet 1.9.1 `depth_to_space`.
     """
     block = a.block_size
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        out = _blocks_to_space(a, tuple(x.shape))
-        blocks = x.reshape(x.shape[0], block, block, out[1], x.shape[2], x.shape[3])
-        return blocks.permute(0, 3, 4, 1, 5, 2).reshape(out)
-
-    return run
+    out = _blocks_to_space(a, tuple(x.shape))
+    blocks = x.reshape(x.shape[0], block, block, out[1], x.shape[2], x.shape[3])
+    return blocks.permute(0, 3, 4, 1, 5, 2).reshape(out)
 
 
-@bound(
+@pure(
     "space_to_depth",
     [arg("data", ROWS)],
     _BLOCK,
@@ -232,7 +227,7 @@ def depth_to_space(a: Any) -> Unary:
     view=True,
     onnx=Onnx("SpaceToDepth", builder="blocks"),
 )
-def space_to_depth(a: Any) -> Unary:
+def space_to_depth(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Put blocks of pixels into channels.
 
     Shape:
@@ -242,10 +237,6 @@ def space_to_depth(a: Any) -> Unary:
     Source: MXNet 1.9.1 `space_to_depth`.
     """
     block = a.block_size
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        out = _space_to_blocks(a, tuple(x.shape))
-        blocks = x.reshape(x.shape[0], x.shape[1], out[2], block, out[3], block)
-        return blocks.permute(0, 3, 5, 1, 2, 4).reshape(out)
-
-    return run
+    out = _space_to_blocks(a, tuple(x.shape))
+    blocks = x.reshape(x.shape[0], x.shape[1], out[2], block, out[3], block)
+    return blocks.permute(0, 3, 5, 1, 2, 4).reshape(out)

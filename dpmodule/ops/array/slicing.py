@@ -10,12 +10,11 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ...devices.device_transfer import beside
 from ..attrs import integer, ints_or_none, optional, real, shape
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import first_type, from_data, normal_axis, output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
-Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 _RANGE = {
     "begin": Attr(
@@ -83,7 +82,6 @@ def _bind_slice(name: str, a: Any) -> Unary:
     aliases=("crop", "_sparse_slice"),
     infer=from_data(lambda a, dims: _sliced(_slices("slice", a, len(dims)), dims)),
     view=True,
-    onnx=Onnx(builder="slice"),
 )
 def slice_(a: Any) -> Unary:
     """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python.
@@ -135,7 +133,6 @@ def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_slice_axis,
     view=True,
-    onnx=Onnx(builder="slice_axis"),
 )
 def slice_axis(a: Any) -> Unary:
     """Cut out a range along one axis.
@@ -181,16 +178,15 @@ def _infer_slice_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], _like_sizes(a, ins[0], ins[1]))]
 
 
-@bound(
+@pure(
     "slice_like",
     [arg("data"), arg("shape_like")],
     {"axes": Attr(shape, "axes to cut; () means all", ())},
     infer=_infer_slice_like,
     infer_type=first_type(),
     view=True,
-    onnx=Onnx(builder="slice_like"),
 )
-def slice_like(a: Any) -> Binary:
+def slice_like(a: Any, data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Cut the beginning out of `data` so that it has the size of `shape_like` along axes.
 
     Shape:
@@ -200,11 +196,7 @@ def slice_like(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `slice_like`.
     """
-
-    def slice_like(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        return data[tuple(slice(0, n) for n in _like_sizes(a, tuple(data.shape), tuple(other.shape)))]
-
-    return slice_like
+    return data[tuple(slice(0, n) for n in _like_sizes(a, tuple(data.shape), tuple(other.shape)))]
 
 
 def _infer_assign(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -223,15 +215,14 @@ def _written(name: str, a: Any, data: torch.Tensor, value: Any) -> torch.Tensor:
     return out
 
 
-@bound(
+@pure(
     "_slice_assign",
     [arg("lhs"), arg("rhs")],
     _RANGE,
     aliases=("_crop_assign",),
     infer=_infer_assign,
-    onnx=Onnx(builder="slice_assign"),
 )
-def slice_assign(a: Any) -> Binary:
+def slice_assign(a: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
     """Return `lhs` with the part lhs[begin:end:step] replaced by `rhs`.
 
     Shape:
@@ -244,16 +235,12 @@ def slice_assign(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `_slice_assign`.
     """
-
-    def slice_assign(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-        part = _sliced(_slices("_slice_assign", a, lhs.dim()), tuple(lhs.shape))
-        if tuple(rhs.shape) != part:
-            raise ShapeError(
-                f"_slice_assign: rhs has shape {tuple(rhs.shape)}, expected that of the part, {part}"
-            )
-        return _written("_slice_assign", a, lhs, rhs)
-
-    return slice_assign
+    part = _sliced(_slices("_slice_assign", a, lhs.dim()), tuple(lhs.shape))
+    if tuple(rhs.shape) != part:
+        raise ShapeError(
+            f"_slice_assign: rhs has shape {tuple(rhs.shape)}, expected that of the part, {part}"
+        )
+    return _written("_slice_assign", a, lhs, rhs)
 
 
 @bound(
@@ -306,16 +293,15 @@ def _infer_ravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [None if length is None else (len(sides), *length)], [length]
 
 
-@bound(
+@pure(
     "_ravel_multi_index",
     [arg("data")],
     {"shape": _SHAPE},
     aliases=("ravel_multi_index",),
     infer=_infer_ravel,
     batch=NEVER,
-    onnx=Onnx(builder="ravel_multi_index"),
 )
-def ravel_multi_index(a: Any) -> Unary:
+def ravel_multi_index(a: Any, data: torch.Tensor) -> torch.Tensor:
     """Turn positions along several axes into positions in the flattened array; no gradient.
 
     Shape:
@@ -330,16 +316,12 @@ def ravel_multi_index(a: Any) -> Unary:
     """
     sides = _sides("_ravel_multi_index", a)
     strides = _strides(sides)
-
-    def ravel_multi_index(data: torch.Tensor) -> torch.Tensor:
-        if data.dim() != 2 or data.shape[0] != len(sides):
-            raise ShapeError(
-                f"_ravel_multi_index: data has shape {tuple(data.shape)}, expected ({len(sides)}, N)"
-            )
-        weights = beside(data, strides, torch.int64).unsqueeze(1)
-        return (data.long() * weights).sum(0).to(data.dtype)
-
-    return ravel_multi_index
+    if data.dim() != 2 or data.shape[0] != len(sides):
+        raise ShapeError(
+            f"_ravel_multi_index: data has shape {tuple(data.shape)}, expected ({len(sides)}, N)"
+        )
+    weights = beside(data, strides, torch.int64).unsqueeze(1)
+    return (data.long() * weights).sum(0).to(data.dtype)
 
 
 def _infer_unravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -349,16 +331,15 @@ def _infer_unravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [None if found is None else found[1:]], [found]
 
 
-@bound(
+@pure(
     "_unravel_index",
     [arg("data")],
     {"shape": _SHAPE},
     aliases=("unravel_index",),
     infer=_infer_unravel,
     batch=NEVER,
-    onnx=Onnx(builder="unravel_index"),
 )
-def unravel_index(a: Any) -> Unary:
+def unravel_index(a: Any, data: torch.Tensor) -> torch.Tensor:
     """Turn positions in a flattened array into positions along its axes; no gradient.
 
     Shape:
@@ -373,12 +354,8 @@ def unravel_index(a: Any) -> Unary:
     Source: MXNet 1.9.1 `_unravel_index`.
     """
     sides = _sides("_unravel_index", a)
-
-    def unravel_index(data: torch.Tensor) -> torch.Tensor:
-        rest, found = data.long(), []
-        for side in reversed(sides[1:]):
-            found.append(rest.fmod(side))
-            rest = rest.div(side, rounding_mode="trunc")
-        return torch.stack([rest, *reversed(found)]).to(data.dtype)
-
-    return unravel_index
+    rest, found = data.long(), []
+    for side in reversed(sides[1:]):
+        found.append(rest.fmod(side))
+        rest = rest.div(side, rounding_mode="trunc")
+    return torch.stack([rest, *reversed(found)]).to(data.dtype)

@@ -10,12 +10,11 @@ import torch.nn.functional as F
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import choice, integer, ints, optional, real, shape
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import first_type, from_data, known, normal_axes, normal_axis, output_shape, prod, same
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
-Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
@@ -34,7 +33,6 @@ def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tup
     {"shape": Attr(shape, "wanted shape; 0 keeps a dimension", ())},
     infer=from_data(lambda a, dims: _stretched("broadcast_to", dims, a.shape)),
     view=True,
-    onnx=Onnx(builder="broadcast_to"),
 )
 def broadcast_to(a: Any) -> Unary:
     """Repeat dimensions of 1 until the array has a shape.
@@ -102,7 +100,7 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
     return ins, [output_shape(outs[0], _stretched("broadcast_like", left, _like_wanted(a, left, right)))]
 
 
-@bound(
+@pure(
     "broadcast_like",
     [arg("lhs"), arg("rhs")],
     {
@@ -112,9 +110,8 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
     infer=_infer_broadcast_like,
     infer_type=first_type(),
     view=True,
-    onnx=Onnx(builder="broadcast_like"),
 )
-def broadcast_like(a: Any) -> Binary:
+def broadcast_like(a: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
     """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes.
 
     Shape:
@@ -124,12 +121,8 @@ def broadcast_like(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `broadcast_like`.
     """
-
-    def broadcast_like(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-        left = tuple(lhs.shape)
-        return lhs.expand(_stretched("broadcast_like", left, _like_wanted(a, left, tuple(rhs.shape))))
-
-    return broadcast_like
+    left = tuple(lhs.shape)
+    return lhs.expand(_stretched("broadcast_like", left, _like_wanted(a, left, tuple(rhs.shape))))
 
 
 def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -149,7 +142,6 @@ def _infer_tile(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data")],
     {"reps": Attr(shape, "how often along each axis, the last number for the last axis")},
     infer=_infer_tile,
-    onnx=Onnx(builder="tile"),
 )
 def tile(a: Any) -> Unary:
     """Repeat the whole array along axes.
@@ -186,7 +178,6 @@ def _repeated(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     },
     infer=from_data(_repeated),
     view=True,
-    onnx=Onnx(builder="repeat"),
 )
 def repeat(a: Any) -> Unary:
     """Repeat each element along an axis.
@@ -216,7 +207,6 @@ def repeat(a: Any) -> Unary:
     {"axis": Attr(ints, "axes to run backwards")},
     aliases=("flip",),
     infer=same,
-    onnx=Onnx(builder="reverse"),
 )
 def reverse(a: Any) -> Unary:
     """Reverse the order of the elements along axes.

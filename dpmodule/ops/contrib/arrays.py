@@ -11,7 +11,7 @@ import torch
 from ...base import BoundsError, OpError, Shape, ShapeError
 from ...devices.device_transfer import extremes
 from ..attrs import boolean, integer, optional, real, shape, string
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import first_type, forward, normal_axis, output_shape, typed, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, Variadic, arg
 
@@ -23,7 +23,7 @@ def _infer_allclose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [both, both], [()]
 
 
-@bound(
+@pure(
     "_contrib_allclose",
     [arg("a"), arg("b")],
     {
@@ -34,9 +34,8 @@ def _infer_allclose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_infer_allclose,
     infer_type=typed(lambda a: "uint8"),
     batch=NEVER,
-    onnx=Onnx(builder="allclose"),
 )
-def allclose(a: Any) -> Tensors:
+def allclose(a: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Say whether ``|a - b| <= atol + rtol * |b|`` everywhere: 1 or 0. No gradient.
 
     Shape:
@@ -46,11 +45,7 @@ def allclose(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_contrib_allclose`; NumPy `allclose`.
     """
     rtol, atol, equal_nan = a.rtol, a.atol, a.equal_nan
-
-    def allclose(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        return torch.isclose(one, other, rtol, atol, equal_nan).all().to(torch.uint8)
-
-    return allclose
+    return torch.isclose(one, other, rtol, atol, equal_nan).all().to(torch.uint8)
 
 
 def _all_finite(tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -72,7 +67,6 @@ _INIT = Attr(boolean, "accepted; the result never depends on what `out` held bef
     infer=_infer_one_number,
     infer_type=typed(lambda a: "float32"),
     batch=NEVER,
-    onnx=Onnx(builder="all_finite"),
 )
 def all_finite(a: Any) -> Tensors:
     """Say whether no element is NaN or infinite: 1 or 0. No gradient.
@@ -114,16 +108,15 @@ def _index_array_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     return (*dims, len(dims) if a.axes is None else len(a.axes))
 
 
-@bound(
+@pure(
     "_contrib_index_array",
     [arg("data")],
     {"axes": Attr(optional(shape), "axes whose positions are wanted; None: all", None)},
     infer=forward(_index_array_shape),
     infer_type=typed(lambda a: "int64"),
     batch=NEVER,
-    onnx=Onnx(builder="index_array"),
 )
-def index_array(a: Any) -> Tensors:
+def index_array(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return each element's position along the axes. No gradient.
 
     Shape:
@@ -133,23 +126,19 @@ def index_array(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_contrib_index_array`.
     """
     axes = a.axes
-
-    def index_array(x: torch.Tensor) -> torch.Tensor:
-        wanted = range(x.dim()) if axes is None else [normal_axis(i, x.dim(), "axes") for i in axes]
-        if not x.dim():
-            return torch.empty((0,), dtype=torch.int64, device=x.device)
-        lines = [torch.arange(n, device=x.device) for n in x.shape]
-        grids = torch.meshgrid(*lines, indexing="ij")
-        return torch.stack([grids[i] for i in wanted], -1)
-
-    return index_array
+    wanted = range(x.dim()) if axes is None else [normal_axis(i, x.dim(), "axes") for i in axes]
+    if not x.dim():
+        return torch.empty((0,), dtype=torch.int64, device=x.device)
+    lines = [torch.arange(n, device=x.device) for n in x.shape]
+    grids = torch.meshgrid(*lines, indexing="ij")
+    return torch.stack([grids[i] for i in wanted], -1)
 
 
 def _arange_like_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     return dims if a.axis is None else (dims[normal_axis(a.axis, len(dims))],)
 
 
-@bound(
+@pure(
     "_contrib_arange_like",
     [arg("data")],
     {
@@ -161,9 +150,8 @@ def _arange_like_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     },
     infer=forward(_arange_like_shape),
     batch=NEVER,
-    onnx=Onnx(builder="arange_like"),
 )
-def arange_like(a: Any) -> Tensors:
+def arange_like(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return evenly spaced values, as many as an array has or as one of its axes is long. No gradient.
 
     Shape:
@@ -177,14 +165,10 @@ def arange_like(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_contrib_arange_like`.
     """
     start, step, repeat = a.start, a.step, a.repeat
-
-    def arange_like(x: torch.Tensor) -> torch.Tensor:
-        dims = _arange_like_shape(a, tuple(x.shape)) or ()
-        order = torch.arange(math.prod(dims), device=x.device).div(repeat, rounding_mode="floor")
-        values: torch.Tensor = start + order.double() * step
-        return values.to(x.dtype).reshape(dims)
-
-    return arange_like
+    dims = _arange_like_shape(a, tuple(x.shape)) or ()
+    order = torch.arange(math.prod(dims), device=x.device).div(repeat, rounding_mode="floor")
+    values: torch.Tensor = start + order.double() * step
+    return values.to(x.dtype).reshape(dims)
 
 
 def _infer_index_copy(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -197,15 +181,14 @@ def _index_copy_types(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     return [found, ins[1] or "float32", found], [found]
 
 
-@bound(
+@pure(
     "_contrib_index_copy",
     [arg("old_tensor"), arg("index_vector"), arg("new_tensor")],
     infer=_infer_index_copy,
     infer_type=_index_copy_types,
     batch=NEVER,
-    onnx=Onnx(builder="index_copy"),
 )
-def index_copy(a: Any) -> Tensors:
+def index_copy(a: Any, old: torch.Tensor, index: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """Return an array with some of its rows replaced.
 
     Shape:
@@ -219,23 +202,18 @@ def index_copy(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_contrib_index_copy`.
     """
-
-    def index_copy(old: torch.Tensor, index: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        rows = index.detach().long()
-        if rows.dim() != 1 or new.shape != (rows.numel(), *old.shape[1:]):
-            raise ShapeError(
-                f"_contrib_index_copy: index_vector is {tuple(index.shape)} and new_tensor {tuple(new.shape)}, "
-                f"expected (K,) and (K, *{tuple(old.shape[1:])})"
-            )
-        least, most = extremes(rows) if rows.numel() else (0, -1)
-        if least < 0 or most >= old.shape[0]:
-            raise BoundsError(
-                f"_contrib_index_copy: index_vector runs from {least} to {most}, "
-                f"expected 0 to {old.shape[0] - 1}"
-            )
-        return old.index_copy(0, rows, new)
-
-    return index_copy
+    rows = index.detach().long()
+    if rows.dim() != 1 or new.shape != (rows.numel(), *old.shape[1:]):
+        raise ShapeError(
+            f"_contrib_index_copy: index_vector is {tuple(index.shape)} and new_tensor {tuple(new.shape)}, "
+            f"expected (K,) and (K, *{tuple(old.shape[1:])})"
+        )
+    least, most = extremes(rows) if rows.numel() else (0, -1)
+    if least < 0 or most >= old.shape[0]:
+        raise BoundsError(
+            f"_contrib_index_copy: index_vector runs from {least} to {most}, expected 0 to {old.shape[0] - 1}"
+        )
+    return old.index_copy(0, rows, new)
 
 
 def _infer_boolean_mask(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -284,16 +262,15 @@ def _getnnz_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     return (1,) if a.axis is None else (dims[1 - normal_axis(a.axis, 2)],)
 
 
-@bound(
+@pure(
     "_contrib_getnnz",
     [arg("data")],
     {"axis": Attr(optional(integer()), "0 counts each column, 1 each row, None all", None)},
     infer=forward(_getnnz_shape),
     infer_type=typed(lambda a: "int64"),
     batch=NEVER,
-    onnx=Onnx(builder="getnnz"),
 )
-def getnnz(a: Any) -> Tensors:
+def getnnz(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Count the stored elements of a CSR matrix, or those of a dense one that are not 0. No gradient.
 
     Shape:
@@ -303,12 +280,8 @@ def getnnz(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_contrib_getnnz`, which has no axis 0.
     """
     axis = a.axis
-
-    def getnnz(x: torch.Tensor) -> torch.Tensor:
-        _getnnz_shape(a, tuple(x.shape))
-        return torch.count_nonzero(x).reshape(1) if axis is None else torch.count_nonzero(x, axis)
-
-    return getnnz
+    _getnnz_shape(a, tuple(x.shape))
+    return torch.count_nonzero(x).reshape(1) if axis is None else torch.count_nonzero(x, axis)
 
 
 def _edge_id_shape(a: Any, data: tuple[int, ...], u: tuple[int, ...], v: tuple[int, ...]) -> Shape:
@@ -317,15 +290,14 @@ def _edge_id_shape(a: Any, data: tuple[int, ...], u: tuple[int, ...], v: tuple[i
     return u
 
 
-@bound(
+@pure(
     "_contrib_edge_id",
     [arg("data"), arg("u"), arg("v")],
     infer=forward(_edge_id_shape),
     infer_type=first_type("int64"),
     batch=NEVER,
-    onnx=Onnx(builder="edge_id"),
 )
-def edge_id(a: Any) -> Tensors:
+def edge_id(a: Any, data: torch.Tensor, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Return the elements of a graph's CSR matrix at pairs of nodes, and -1 where none is stored. No gradient.
 
     Shape:
@@ -336,9 +308,5 @@ def edge_id(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_contrib_edge_id`.
     """
-
-    def edge_id(data: torch.Tensor, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        found = data.detach()[u.long(), v.long()]
-        return torch.where(found == 0, -torch.ones_like(found), found)
-
-    return edge_id
+    found = data.detach()[u.long(), v.long()]
+    return torch.where(found == 0, -torch.ones_like(found), found)

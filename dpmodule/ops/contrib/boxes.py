@@ -10,7 +10,7 @@ import torch
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..dtypes import single
-from ..registry import bound
+from ..registry import pure
 from ..shapes import from_data, output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
@@ -238,7 +238,7 @@ def _survivors(a: Any, data: torch.Tensor) -> torch.Tensor:
     return source
 
 
-@bound(
+@pure(
     "_contrib_box_nms",
     [arg("data")],
     {
@@ -262,7 +262,7 @@ def _survivors(a: Any, data: torch.Tensor) -> torch.Tensor:
     batch=NEVER,
     onnx=Onnx("NonMaxSuppression", builder="box_nms"),
 )
-def box_nms(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+def box_nms(a: Any, data: torch.Tensor) -> torch.Tensor:
     """Remove boxes that overlap a better box; the others come first, best first, then rows of -1.
 
     Boxes of one score keep their order. The gradient of a row goes to the row it came from.
@@ -273,20 +273,16 @@ def box_nms(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
     Source: MXNet 1.9.1 `_contrib_box_nms`.
     """
-
-    def box_nms(data: torch.Tensor) -> torch.Tensor:
-        if a.topk == 0 or not data.numel():
-            return data.clone()
-        rows = data.reshape(-1, *data.shape[-2:])
-        with torch.no_grad():
-            source = _survivors(a, rows)
-            index = source.clamp(min=0)[:, :, None].expand(rows.shape)
-            out = rows.gather(1, index).masked_fill((source < 0)[:, :, None], -1.0)
-            if a.in_format != a.out_format:
-                out = _converted(a, out)
-        return _move(rows, out, source).view(data.shape)
-
-    return box_nms
+    if a.topk == 0 or not data.numel():
+        return data.clone()
+    rows = data.reshape(-1, *data.shape[-2:])
+    with torch.no_grad():
+        source = _survivors(a, rows)
+        index = source.clamp(min=0)[:, :, None].expand(rows.shape)
+        out = rows.gather(1, index).masked_fill((source < 0)[:, :, None], -1.0)
+        if a.in_format != a.out_format:
+            out = _converted(a, out)
+    return _move(rows, out, source).view(data.shape)
 
 
 def _infer_iou(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -299,15 +295,14 @@ def _infer_iou(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [(*left[:-1], 4), (*right[:-1], 4)], [output_shape(outs[0], (*left[:-1], *right[:-1]))]
 
 
-@bound(
+@pure(
     "_contrib_box_iou",
     [arg("lhs"), arg("rhs")],
     {"format": Attr(_FORMAT, "corner: left, top, right, bottom; center: x, y, width, height", "corner")},
     infer=_infer_iou,
     batch=NEVER,
-    onnx=Onnx(builder="box_iou"),
 )
-def box_iou(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+def box_iou(a: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
     """Return intersection over union of every box with every other; 0 where they do not meet. No gradient.
 
     Shape:
@@ -317,15 +312,11 @@ def box_iou(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
 
     Source: MXNet 1.9.1 `_contrib_box_iou`.
     """
-
-    def box_iou(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-        one = _edges_and_area(lhs.detach().reshape(1, -1, 4), a.format).permute(2, 0, 1).contiguous()
-        other = _edges_and_area(rhs.detach().reshape(1, -1, 4), a.format).permute(2, 0, 1).contiguous()
-        common = overlap_area(one, other)
-        found = common / (one[4, :, :, None] + other[4, :, None]).sub_(common)
-        return found.masked_fill_(common <= 0, 0.0).view(*lhs.shape[:-1], *rhs.shape[:-1])
-
-    return box_iou
+    one = _edges_and_area(lhs.detach().reshape(1, -1, 4), a.format).permute(2, 0, 1).contiguous()
+    other = _edges_and_area(rhs.detach().reshape(1, -1, 4), a.format).permute(2, 0, 1).contiguous()
+    common = overlap_area(one, other)
+    found = common / (one[4, :, :, None] + other[4, :, None]).sub_(common)
+    return found.masked_fill_(common <= 0, 0.0).view(*lhs.shape[:-1], *rhs.shape[:-1])
 
 
 def match_greedily(scores: torch.Tensor) -> torch.Tensor:
@@ -361,7 +352,7 @@ def _matching_shapes(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [data[:-1], (*data[:-2], data[-1])]
 
 
-@bound(
+@pure(
     "_contrib_bipartite_matching",
     [arg("data")],
     {
@@ -374,7 +365,7 @@ def _matching_shapes(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     batch=NEVER,
     onnx=Onnx("Loop", builder="bipartite_matching"),
 )
-def bipartite_matching(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+def bipartite_matching(a: Any, data: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Match rows with columns greedily, best score first. No gradient.
 
     Shape:
@@ -384,22 +375,18 @@ def bipartite_matching(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, t
     Source: MXNet 1.9.1 `_contrib_bipartite_matching`, which with `topk` gives one pair more than it says.
     """
     threshold = single(a.threshold)
-
-    def bipartite_matching(data: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        scores = data.detach().reshape(-1, *data.shape[-2:])
-        good = scores < threshold if a.is_ascend else scores > threshold
-        scores = torch.where(good, -scores if a.is_ascend else scores, -torch.inf)
-        rows = match_greedily(scores.clone())
-        if a.topk > 0:
-            value = scores.gather(2, rows.clamp(min=0)[:, :, None])[:, :, 0].masked_fill(rows < 0, -torch.inf)
-            order = torch.sort(value, dim=1, descending=True, stable=True)[1]
-            rows.scatter_(1, order[:, a.topk + 1 :], -1)
-        image, row = (rows >= 0).nonzero().unbind(1)
-        columns = torch.full_like(rows, -1)[:, :1].repeat(1, scores.shape[2])
-        columns[image, rows[image, row]] = row
-        return (
-            rows.to(data.dtype).view(data.shape[:-1]),
-            columns.to(data.dtype).view(*data.shape[:-2], data.shape[-1]),
-        )
-
-    return bipartite_matching
+    scores = data.detach().reshape(-1, *data.shape[-2:])
+    good = scores < threshold if a.is_ascend else scores > threshold
+    scores = torch.where(good, -scores if a.is_ascend else scores, -torch.inf)
+    rows = match_greedily(scores.clone())
+    if a.topk > 0:
+        value = scores.gather(2, rows.clamp(min=0)[:, :, None])[:, :, 0].masked_fill(rows < 0, -torch.inf)
+        order = torch.sort(value, dim=1, descending=True, stable=True)[1]
+        rows.scatter_(1, order[:, a.topk + 1 :], -1)
+    image, row = (rows >= 0).nonzero().unbind(1)
+    columns = torch.full_like(rows, -1)[:, :1].repeat(1, scores.shape[2])
+    columns[image, rows[image, row]] = row
+    return (
+        rows.to(data.dtype).view(data.shape[:-1]),
+        columns.to(data.dtype).view(*data.shape[:-2], data.shape[-1]),
+    )

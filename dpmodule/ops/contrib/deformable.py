@@ -14,7 +14,7 @@ from ..dtypes import single
 from ..math.pointwise import round_away
 from ..nn.roi import image_of, region_rule
 from ..nn.rules import agree, per_axis, window_size
-from ..registry import bound
+from ..registry import pure
 from ..shapes import known, output_shape
 from ..spec import NEVER, ROWS, Attr, Onnx, Shapes, arg, param
 from .bags import even, pixel_table, weighted_bags
@@ -191,7 +191,7 @@ def _conv_attrs(**more: Attr) -> dict[str, Attr]:
     }
 
 
-@bound(
+@pure(
     "_contrib_DeformableConvolution",
     [
         arg("data", ROWS),
@@ -203,7 +203,13 @@ def _conv_attrs(**more: Attr) -> dict[str, Attr]:
     infer=_conv_rule(masked=False),
     onnx=Onnx(builder="deformable_convolution"),
 )
-def deformable_convolution(a: Any) -> Callable[..., torch.Tensor]:
+def deformable_convolution(
+    a: Any,
+    data: torch.Tensor,
+    offset: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Convolve over points that an offset moves away from the window's grid, reading between pixels linearly.
 
     Points outside the image count as 0; between the last pixel and the border, as the last pixel.
@@ -218,16 +224,10 @@ def deformable_convolution(a: Any) -> Callable[..., torch.Tensor]:
     Source: Dai et al., "Deformable convolutional networks", 2017; MXNet 1.9.1 `_contrib_DeformableConvolution`.
     """
     convolve = _convolver(a, _inner_corners)
-
-    def deformable_convolution(
-        data: torch.Tensor, offset: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        return convolve(data, offset, None, weight, bias)
-
-    return deformable_convolution
+    return convolve(data, offset, None, weight, bias)
 
 
-@bound(
+@pure(
     "_contrib_ModulatedDeformableConvolution",
     [
         arg("data", ROWS),
@@ -240,7 +240,14 @@ def deformable_convolution(a: Any) -> Callable[..., torch.Tensor]:
     infer=_conv_rule(masked=True),
     onnx=Onnx(builder="deformable_convolution"),
 )
-def modulated_deformable_convolution(a: Any) -> Callable[..., torch.Tensor]:
+def modulated_deformable_convolution(
+    a: Any,
+    data: torch.Tensor,
+    offset: torch.Tensor,
+    mask: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Convolve over moved points, each multiplied by a mask.
 
     Zeros surround the image: a point less than a pixel outside reads a part of the border.
@@ -257,17 +264,7 @@ def modulated_deformable_convolution(a: Any) -> Callable[..., torch.Tensor]:
     CPU build has no gradient.
     """
     convolve = _convolver(a, _outer_corners)
-
-    def modulated_deformable_convolution(
-        data: torch.Tensor,
-        offset: torch.Tensor,
-        mask: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        return convolve(data, offset, mask, weight, bias)
-
-    return modulated_deformable_convolution
+    return convolve(data, offset, mask, weight, bias)
 
 
 def _ps_corners(place: torch.Tensor, size: int) -> tuple[Corners, torch.Tensor]:
@@ -331,7 +328,7 @@ def _ps_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [*two, *ins[2:]], outs
 
 
-@bound(
+@pure(
     "_contrib_DeformablePSROIPooling",
     [arg("data"), arg("rois"), arg("trans", when=lambda a: not a.no_trans)],
     {
@@ -349,7 +346,9 @@ def _ps_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
     onnx=Onnx(missing="it has no deformable pooling"),
 )
-def deformable_psroi_pooling(a: Any) -> Callable[..., torch.Tensor]:
+def deformable_psroi_pooling(
+    a: Any, data: torch.Tensor, rois: torch.Tensor, trans: torch.Tensor | None = None
+) -> torch.Tensor:
     """Average samples over the bins of regions of interest, each bin moved by an offset and reading its own channels.
 
     Samples outside the image are left out; a bin without samples is 0. Regions get no gradient.
@@ -368,35 +367,27 @@ def deformable_psroi_pooling(a: Any) -> Callable[..., torch.Tensor]:
     """
     parts, group, samples = a.pooled_size, a.group_size, a.sample_per_part
     scale = single(a.spatial_scale)
-
-    def deformable_psroi_pooling(
-        data: torch.Tensor, rois: torch.Tensor, trans: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        rois = rois.detach()
-        regions, (count, _, height, width) = rois.shape[0], data.shape
-        image = image_of("_contrib_DeformablePSROIPooling", rois, count)
-        classes = 1 if trans is None else trans.shape[1] // 2
-        whole = round_away(rois[:, 1:])
-        left, top = (whole[:, :2] * scale - 0.5).unbind(1)
-        right, bottom = ((whole[:, 2:] + 1.0) * scale - 0.5).unbind(1)
-        across, down = _moves(a, trans)
-        (at_x, weight_x), inside_x = _ps_corners(_points(a, left, right, 1, across), width)
-        (at_y, weight_y), inside_y = _ps_corners(_points(a, top, bottom, 0, down), height)
-        inside = inside_y[..., :, None] & inside_x[..., None, :]
-        share = inside / inside.sum((-1, -2), keepdim=True).clamp(min=1)
-        weight = weight_y[..., :, None, :, None] * weight_x[..., None, :, None, :] * share[..., None, None]
-        plane = _planes(image, classes, parts, group)
-        index = (
-            plane.view(*plane.shape, 1, 1, 1, 1) * (height * width)
-            + (at_y * width)[..., :, None, :, None]
-            + at_x[..., None, :, None, :]
-        )
-        depth = a.output_dim // classes
-        table = pixel_table(
-            data.reshape(count * classes, depth * group * group, height, width), group * group
-        )
-        starts = even(regions * classes * parts * parts, 4 * samples * samples, data.device)
-        maps = weighted_bags(table, weight.flatten(), index.flatten(), starts, parts * parts)
-        return maps.view(regions, a.output_dim, parts, parts)
-
-    return deformable_psroi_pooling
+    rois = rois.detach()
+    regions, (count, _, height, width) = rois.shape[0], data.shape
+    image = image_of("_contrib_DeformablePSROIPooling", rois, count)
+    classes = 1 if trans is None else trans.shape[1] // 2
+    whole = round_away(rois[:, 1:])
+    left, top = (whole[:, :2] * scale - 0.5).unbind(1)
+    right, bottom = ((whole[:, 2:] + 1.0) * scale - 0.5).unbind(1)
+    across, down = _moves(a, trans)
+    (at_x, weight_x), inside_x = _ps_corners(_points(a, left, right, 1, across), width)
+    (at_y, weight_y), inside_y = _ps_corners(_points(a, top, bottom, 0, down), height)
+    inside = inside_y[..., :, None] & inside_x[..., None, :]
+    share = inside / inside.sum((-1, -2), keepdim=True).clamp(min=1)
+    weight = weight_y[..., :, None, :, None] * weight_x[..., None, :, None, :] * share[..., None, None]
+    plane = _planes(image, classes, parts, group)
+    index = (
+        plane.view(*plane.shape, 1, 1, 1, 1) * (height * width)
+        + (at_y * width)[..., :, None, :, None]
+        + at_x[..., None, :, None, :]
+    )
+    depth = a.output_dim // classes
+    table = pixel_table(data.reshape(count * classes, depth * group * group, height, width), group * group)
+    starts = even(regions * classes * parts * parts, 4 * samples * samples, data.device)
+    maps = weighted_bags(table, weight.flatten(), index.flatten(), starts, parts * parts)
+    return maps.view(regions, a.output_dim, parts, parts)

@@ -11,23 +11,20 @@ from ...base import BoundsError, OpError, Shape, ShapeError
 from ...devices.device_transfer import extremes
 from ..attrs import boolean, integer, real
 from ..math.pointwise import in_type_of, round_away, with_gradient
-from ..registry import bound, declare
+from ..registry import declare, pure
 from ..shapes import first_type, from_data, output_shape, same, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, Types, arg
-
-Tensors = Callable[..., torch.Tensor]
 
 _SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transformed at once", 128)}
 
 
-@bound(
+@pure(
     "_contrib_fft",
     [arg("data", ROWS)],
     _SIZE,
     infer=from_data(lambda a, data: (*data[:-1], 2 * data[-1])),
-    onnx=Onnx(builder="fft"),
 )
-def fft(a: Any) -> Tensors:
+def fft(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the discrete Fourier transform of the last axis, real and imaginary parts in turn.
 
     Shape:
@@ -36,11 +33,7 @@ def fft(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_contrib_fft`, which runs on GPUs only.
     """
-
-    def fft(x: torch.Tensor) -> torch.Tensor:
-        return torch.view_as_real(torch.fft.fft(x)).flatten(-2)
-
-    return fft
+    return torch.view_as_real(torch.fft.fft(x)).flatten(-2)
 
 
 def _ifft_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
@@ -51,14 +44,13 @@ def _ifft_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     return *data[:-1], data[-1] // 2
 
 
-@bound(
+@pure(
     "_contrib_ifft",
     [arg("data", ROWS)],
     _SIZE,
     infer=from_data(_ifft_shape),
-    onnx=Onnx(builder="ifft"),
 )
-def ifft(a: Any) -> Tensors:
+def ifft(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the real part of the inverse Fourier transform of the last axis, times its length.
 
     Shape:
@@ -67,13 +59,9 @@ def ifft(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_contrib_ifft`, which runs on GPUs only.
     """
-
-    def ifft(x: torch.Tensor) -> torch.Tensor:
-        real, imaginary = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
-        found: torch.Tensor = torch.fft.ifft(torch.complex(real, imaginary), norm="forward")
-        return found.real
-
-    return ifft
+    real, imaginary = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
+    found: torch.Tensor = torch.fft.ifft(torch.complex(real, imaginary), norm="forward")
+    return found.real
 
 
 def _infer_sketch(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -86,7 +74,7 @@ def _infer_sketch(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, unify(hashes, one, what), unify(signs, one, what)], [found]
 
 
-@bound(
+@pure(
     "_contrib_count_sketch",
     [arg("data", ROWS), arg("h", SHARE), arg("s", SHARE)],
     {
@@ -94,9 +82,8 @@ def _infer_sketch(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "processing_batch_size": Attr(integer(low=1), "accepted; all rows are computed at once", 32),
     },
     infer=_infer_sketch,
-    onnx=Onnx(builder="count_sketch"),
 )
-def count_sketch(a: Any) -> Tensors:
+def count_sketch(a: Any, data: torch.Tensor, hashes: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
     """Add each column, with its sign, to the column of the result that its hash names.
 
     Shape:
@@ -108,23 +95,19 @@ def count_sketch(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_contrib_count_sketch`, which runs on GPUs only; Charikar et al. (2002).
     """
     size = a.out_dim
-
-    def count_sketch(data: torch.Tensor, hashes: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
-        places = hashes.detach().reshape(-1).long()
-        if places.numel() != data.shape[-1] or signs.numel() != data.shape[-1]:
-            raise ShapeError(
-                f"_contrib_count_sketch: data is {tuple(data.shape)}, h {tuple(hashes.shape)} and s "
-                f"{tuple(signs.shape)}, expected one hash and sign per column"
-            )
-        if places.numel() and (int(places.min()) < 0 or int(places.max()) >= size):
-            raise BoundsError(
-                f"_contrib_count_sketch: h runs from {int(places.min())} to {int(places.max())}, "
-                f"expected 0 to {size - 1}"
-            )
-        signed = data * signs.detach().reshape(-1)
-        return data.new_zeros((*data.shape[:-1], size)).index_add(-1, places, signed)
-
-    return count_sketch
+    places = hashes.detach().reshape(-1).long()
+    if places.numel() != data.shape[-1] or signs.numel() != data.shape[-1]:
+        raise ShapeError(
+            f"_contrib_count_sketch: data is {tuple(data.shape)}, h {tuple(hashes.shape)} and s "
+            f"{tuple(signs.shape)}, expected one hash and sign per column"
+        )
+    if places.numel() and (int(places.min()) < 0 or int(places.max()) >= size):
+        raise BoundsError(
+            f"_contrib_count_sketch: h runs from {int(places.min())} to {int(places.max())}, "
+            f"expected 0 to {size - 1}"
+        )
+    signed = data * signs.detach().reshape(-1)
+    return data.new_zeros((*data.shape[:-1], size)).index_add(-1, places, signed)
 
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -188,7 +171,7 @@ def _log_likelihood(
     return total, (state * left).detach()
 
 
-@bound(
+@pure(
     "_contrib_hawkesll",
     [
         arg("lda", ROWS),
@@ -205,7 +188,7 @@ def _log_likelihood(
     infer_type=_hawkes_types,
     onnx=Onnx(missing="a loop over the events of each sequence"),
 )
-def hawkesll(a: Any) -> Callable[..., Pair]:
+def hawkesll(a: Any, lda: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor, *rest: torch.Tensor) -> Pair:
     """Return the log likelihood of marked Hawkes processes with exponential decay.
 
     An event of kind k raises the rate of further ones of its kind by ``alpha[k] * beta[k]``, which then decays
@@ -225,21 +208,14 @@ def hawkesll(a: Any) -> Callable[..., Pair]:
 
     Source: MXNet 1.9.1 `_contrib_hawkesll`; Hawkes (1971).
     """
-
-    def hawkesll(lda: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor, *rest: torch.Tensor) -> Pair:
-        state, lags, marks, lengths, end = (t.detach() for t in rest)
-        kinds = marks.long()
-        least, most = extremes(kinds) if kinds.numel() else (0, -1)
-        if least < 0 or most >= lda.shape[1]:
-            raise OpError(
-                f"_contrib_hawkesll: marks run from {least} to {most}, expected 0 to {lda.shape[1] - 1}"
-            )
-        return _log_likelihood(lda, alpha, beta, state, lags, kinds, lengths, end)
-
-    return hawkesll
-
-
-Elementwise = Callable[[torch.Tensor], torch.Tensor]
+    state, lags, marks, lengths, end = (t.detach() for t in rest)
+    kinds = marks.long()
+    least, most = extremes(kinds) if kinds.numel() else (0, -1)
+    if least < 0 or most >= lda.shape[1]:
+        raise OpError(
+            f"_contrib_hawkesll: marks run from {least} to {most}, expected 0 to {lda.shape[1] - 1}"
+        )
+    return _log_likelihood(lda, alpha, beta, state, lags, kinds, lengths, end)
 
 
 def _pass(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -296,7 +272,7 @@ class _Scaled(torch.autograd.Function):
 _scaled: Callable[..., torch.Tensor] = _Scaled.apply
 
 
-@bound(
+@pure(
     "_contrib_gradientmultiplier",
     [arg("data", ROWS)],
     {
@@ -306,7 +282,7 @@ _scaled: Callable[..., torch.Tensor] = _Scaled.apply
     infer=same,
     onnx=Onnx("Identity", drop=("scalar", "is_int")),
 )
-def gradientmultiplier(a: Any) -> Elementwise:
+def gradientmultiplier(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the input as it is, and multiply its gradient by a number.
 
     Shape:
@@ -316,11 +292,7 @@ def gradientmultiplier(a: Any) -> Elementwise:
     Source: MXNet 1.9.1 `_contrib_gradientmultiplier`; gradient reversal of Ganin and Lempitsky (2015).
     """
     factor = a.scalar
-
-    def gradientmultiplier(x: torch.Tensor) -> torch.Tensor:
-        return _scaled(x, factor)
-
-    return gradientmultiplier
+    return _scaled(x, factor)
 
 
 class _ScaledBy(torch.autograd.Function):
@@ -350,7 +322,7 @@ def _first_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [shape, (1,)], [shape]
 
 
-@bound(
+@pure(
     "_scale_gradient",
     [arg("data", ROWS), arg("factor", SHARE)],
     {"inverse": Attr(boolean, "divide instead of multiplying", False)},
@@ -358,7 +330,7 @@ def _first_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer_type=first_type("float32"),
     onnx=Onnx(missing="it is part of training in 16 bits alone"),
 )
-def scale_gradient(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+def scale_gradient(a: Any, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
     """Return the input as it is, and multiply its gradient by a number, or divide it.
 
     Shape:
@@ -369,14 +341,10 @@ def scale_gradient(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tenso
     Source: loss scaling of Micikevicius et al., "Mixed precision training", 2018.
     """
     inverse = a.inverse
-
-    def scale_gradient(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-        return _scaled_by(x, factor, inverse)
-
-    return scale_gradient
+    return _scaled_by(x, factor, inverse)
 
 
-@bound(
+@pure(
     "_contrib_quadratic",
     [arg("data", ROWS)],
     {
@@ -385,9 +353,8 @@ def scale_gradient(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tenso
         "c": Attr(real, "constant", 0.0),
     },
     infer=same,
-    onnx=Onnx(builder="quadratic"),
 )
-def quadratic(a: Any) -> Elementwise:
+def quadratic(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return ``a * x ** 2 + b * x + c`` of each element.
 
     Shape:
@@ -397,8 +364,4 @@ def quadratic(a: Any) -> Elementwise:
     Source: MXNet 1.9.1 `_contrib_quadratic`.
     """
     square, slope, constant = a.a, a.b, a.c
-
-    def quadratic(x: torch.Tensor) -> torch.Tensor:
-        return in_type_of(x, (square * x + slope) * x + constant)
-
-    return quadratic
+    return in_type_of(x, (square * x + slope) * x + constant)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ...devices.device_transfer import beside, on_device
 from ..attrs import AttrType, boolean, integer, real, reals
 from ..dtypes import single
-from ..registry import bound, op
+from ..registry import op, pure
 from ..shapes import from_data, output_shape
 from ..spec import NEVER, ROWS, SHARE, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
 from .boxes import front, groups_of, keep_greedily, match_greedily, overlap_area
@@ -176,7 +175,7 @@ def _boxes_with_class(labels: torch.Tensor) -> torch.Tensor:
     return found
 
 
-@bound(
+@pure(
     "_contrib_MultiBoxTarget",
     [arg("anchor", SHARE), label("label"), arg("cls_pred", ROWS)],
     {
@@ -192,7 +191,9 @@ def _boxes_with_class(labels: torch.Tensor) -> torch.Tensor:
     classes=lambda a, anchor, label, scores: ClassLabels(scores[1] - 1, _boxes_with_class),
     onnx=Onnx(missing="it prepares training"),
 )
-def multibox_target(a: Any) -> Callable[..., tuple[torch.Tensor, ...]]:
+def multibox_target(
+    a: Any, anchor: torch.Tensor, labels: torch.Tensor, scores: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
     """Match anchors with labelled boxes and return what a network should predict for them. No gradient.
 
     Shape:
@@ -205,33 +206,27 @@ def multibox_target(a: Any) -> Callable[..., tuple[torch.Tensor, ...]]:
 
     Source: Liu et al., "SSD: Single shot multibox detector", 2016; MXNet 1.9.1 `_contrib_MultiBoxTarget`.
     """
-
-    def multibox_target(
-        anchor: torch.Tensor, labels: torch.Tensor, scores: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        anchors, labels, scores = anchor.detach()[0], labels.detach(), scores.detach()
-        count, kind = anchors.shape[0], anchors.dtype
-        valid = (labels[:, :, 0] != -1).cumprod(1).bool()
-        some = valid.any(1, keepdim=True)
-        used = max(int(valid.sum(1).max()), 1) if valid.numel() else 1
-        labels, valid = labels[:, :used], valid[:, :used]
-        overlaps = _overlaps(anchors, labels[:, :, 1:5]).masked_fill_(~valid[:, :, None], -1.0)
-        box, overlap, positive = _matches(a, overlaps)
-        mined = a.negative_mining_ratio > 0
-        negative = _negatives(a, scores, overlap, positive) if mined else ~positive
-        chosen = labels.gather(1, box[:, :, None].expand(-1, -1, 5))
-        target = torch.where(
-            positive[:, :, None],
-            _encoded(a, anchors, chosen[:, :, 1:]),
-            torch.zeros((), dtype=kind, device=box.device),
-        )
-        ignored = torch.full_like(box, single(a.ignore_label), dtype=kind)
-        zero = torch.zeros((), dtype=kind, device=box.device)
-        classes = torch.where(positive, chosen[:, :, 0] + 1, torch.where(negative & some, zero, ignored))
-        mask = positive[:, :, None].expand(-1, -1, 4).to(kind)
-        return target.reshape(-1, 4 * count), mask.reshape(-1, 4 * count), classes
-
-    return multibox_target
+    anchors, labels, scores = anchor.detach()[0], labels.detach(), scores.detach()
+    count, kind = anchors.shape[0], anchors.dtype
+    valid = (labels[:, :, 0] != -1).cumprod(1).bool()
+    some = valid.any(1, keepdim=True)
+    used = max(int(valid.sum(1).max()), 1) if valid.numel() else 1
+    labels, valid = labels[:, :used], valid[:, :used]
+    overlaps = _overlaps(anchors, labels[:, :, 1:5]).masked_fill_(~valid[:, :, None], -1.0)
+    box, overlap, positive = _matches(a, overlaps)
+    mined = a.negative_mining_ratio > 0
+    negative = _negatives(a, scores, overlap, positive) if mined else ~positive
+    chosen = labels.gather(1, box[:, :, None].expand(-1, -1, 5))
+    target = torch.where(
+        positive[:, :, None],
+        _encoded(a, anchors, chosen[:, :, 1:]),
+        torch.zeros((), dtype=kind, device=box.device),
+    )
+    ignored = torch.full_like(box, single(a.ignore_label), dtype=kind)
+    zero = torch.zeros((), dtype=kind, device=box.device)
+    classes = torch.where(positive, chosen[:, :, 0] + 1, torch.where(negative & some, zero, ignored))
+    mask = positive[:, :, None].expand(-1, -1, 4).to(kind)
+    return target.reshape(-1, 4 * count), mask.reshape(-1, 4 * count), classes
 
 
 def _encoded(a: Any, anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
@@ -304,7 +299,7 @@ def _suppressed(a: Any, rows: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor
     return out
 
 
-@bound(
+@pure(
     "_contrib_MultiBoxDetection",
     [arg("cls_prob", ROWS), arg("loc_pred", ROWS), arg("anchor", SHARE)],
     {
@@ -321,7 +316,9 @@ def _suppressed(a: Any, rows: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor
     infer=_detection_shape,
     onnx=Onnx("NonMaxSuppression", builder="multibox_detection"),
 )
-def multibox_detection(a: Any) -> Callable[..., torch.Tensor]:
+def multibox_detection(
+    a: Any, scores: torch.Tensor, moves: torch.Tensor, anchor: torch.Tensor
+) -> torch.Tensor:
     """Turn predictions into detections, best first, and mark those that overlap a better one. No gradient.
 
     Shape:
@@ -333,33 +330,29 @@ def multibox_detection(a: Any) -> Callable[..., torch.Tensor]:
 
     Source: Liu et al., "SSD: Single shot multibox detector", 2016; MXNet 1.9.1 `_contrib_MultiBoxDetection`.
     """
-
-    def multibox_detection(scores: torch.Tensor, moves: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
-        scores, moves, anchor = scores.detach(), moves.detach(), anchor.detach()
-        images, classes, count = scores.shape
-        out = scores.new_full((images, count, 6), -1.0)
-        if classes < 2:
-            return out
-        score, kind = _best_class(scores)
-        valid = score >= single(a.threshold)
-        sizes = valid.sum(1)
-        most = int(sizes.max()) if images else 0
-        if not most:
-            return out
-        order = front(valid)[:, :most]
-        if 0 < a.nms_threshold <= 1:
-            order = _by_score(a, order, score, sizes)
-        boxes = _decoded(a, moves.reshape(images, count, 4), anchor)
-        rows = torch.cat([kind[..., None], score[..., None], boxes], -1)
-        rows = rows.gather(1, order[..., None].expand(-1, -1, 6))
-        if 0 < a.nms_threshold <= 1:
-            looked_at = sizes.clamp(max=a.nms_topk) if a.nms_topk > 0 else sizes
-            rows[..., 0].masked_fill_(_suppressed(a, rows, looked_at), -1.0)
-        filled = torch.arange(most, device=rows.device) < sizes[:, None]
-        out[:, :most] = torch.where(filled[..., None], rows, torch.full_like(rows, -1.0))
+    scores, moves, anchor = scores.detach(), moves.detach(), anchor.detach()
+    images, classes, count = scores.shape
+    out = scores.new_full((images, count, 6), -1.0)
+    if classes < 2:
         return out
-
-    return multibox_detection
+    score, kind = _best_class(scores)
+    valid = score >= single(a.threshold)
+    sizes = valid.sum(1)
+    most = int(sizes.max()) if images else 0
+    if not most:
+        return out
+    order = front(valid)[:, :most]
+    if 0 < a.nms_threshold <= 1:
+        order = _by_score(a, order, score, sizes)
+    boxes = _decoded(a, moves.reshape(images, count, 4), anchor)
+    rows = torch.cat([kind[..., None], score[..., None], boxes], -1)
+    rows = rows.gather(1, order[..., None].expand(-1, -1, 6))
+    if 0 < a.nms_threshold <= 1:
+        looked_at = sizes.clamp(max=a.nms_topk) if a.nms_topk > 0 else sizes
+        rows[..., 0].masked_fill_(_suppressed(a, rows, looked_at), -1.0)
+    filled = torch.arange(most, device=rows.device) < sizes[:, None]
+    out[:, :most] = torch.where(filled[..., None], rows, torch.full_like(rows, -1.0))
+    return out
 
 
 def _by_score(a: Any, order: torch.Tensor, score: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:

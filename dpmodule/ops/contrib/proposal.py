@@ -12,7 +12,7 @@ from ...base import OpError, Shape, ShapeError
 from ...devices.device_transfer import beside, on_device
 from ..attrs import boolean, choice, integer, real, reals
 from ..dtypes import single
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import output_shape, unify
 from ..spec import NEVER, ROWS, SHARE, Attr, Onnx, Shapes, arg
 from .boxes import front, keep_greedily, overlap_area
@@ -41,7 +41,7 @@ def _centred(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return boxes[..., :2] + size * 0.5, size
 
 
-@bound(
+@pure(
     "_contrib_box_encode",
     [
         arg("samples", ROWS),
@@ -53,9 +53,8 @@ def _centred(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     ],
     outputs=("output0", "output1"),
     infer=_infer_encode,
-    onnx=Onnx(builder="box_encode"),
 )
-def box_encode(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+def box_encode(a: Any, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what a network should predict for anchors matched with boxes, and a mask of the matched. No gradient.
 
     Shape:
@@ -69,16 +68,12 @@ def box_encode(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
 
     Source: MXNet 1.9.1 `_contrib_box_encode`.
     """
-
-    def box_encode(*inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        samples, matches, anchors, refs, means, stds = (x.detach() for x in inputs)
-        chosen = refs.gather(1, matches.long()[:, :, None].expand(-1, -1, 4))
-        (at, size), (to, new) = _centred(anchors), _centred(chosen)
-        raw = torch.cat([(to - at) / size, (new / size).log()], -1)
-        mask = (samples > 0.5)[:, :, None].expand(anchors.shape)
-        return torch.where(mask, (raw - means) / stds, torch.zeros_like(raw)), mask.to(anchors.dtype)
-
-    return box_encode
+    samples, matches, anchors, refs, means, stds = (x.detach() for x in inputs)
+    chosen = refs.gather(1, matches.long()[:, :, None].expand(-1, -1, 4))
+    (at, size), (to, new) = _centred(anchors), _centred(chosen)
+    raw = torch.cat([(to - at) / size, (new / size).log()], -1)
+    mask = (samples > 0.5)[:, :, None].expand(anchors.shape)
+    return torch.where(mask, (raw - means) / stds, torch.zeros_like(raw)), mask.to(anchors.dtype)
 
 
 def _infer_decode(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -93,7 +88,7 @@ def _infer_decode(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, anchors], [output_shape(outs[0], data)]
 
 
-@bound(
+@pure(
     "_contrib_box_decode",
     [arg("data", ROWS), arg("anchors", SHARE)],
     {
@@ -105,9 +100,8 @@ def _infer_decode(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "format": Attr(_FORMAT, "of the anchors; corner: left, top, right, bottom", "center"),
     },
     infer=_infer_decode,
-    onnx=Onnx(builder="box_decode"),
 )
-def box_decode(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+def box_decode(a: Any, data: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
     """Return the boxes that predictions about anchors mean. No gradient.
 
     Shape:
@@ -118,19 +112,15 @@ def box_decode(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     Source: MXNet 1.9.1 `_contrib_box_decode`.
     """
     factors = [single(x) for x in (a.std0, a.std1, a.std2, a.std3)]
-
-    def box_decode(data: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
-        data, anchors = data.detach(), anchors.detach()
-        at, size = _centred(anchors) if a.format == "corner" else (anchors[..., :2], anchors[..., 2:])
-        scaled = data * beside(data, factors)
-        centre = scaled[..., :2] * size + at
-        growth = scaled[..., 2:]
-        if a.clip > 0:
-            growth = growth.clamp(max=single(a.clip))
-        half = growth.exp() * size * 0.5
-        return torch.cat([centre - half, centre + half], -1)
-
-    return box_decode
+    data, anchors = data.detach(), anchors.detach()
+    at, size = _centred(anchors) if a.format == "corner" else (anchors[..., :2], anchors[..., 2:])
+    scaled = data * beside(data, factors)
+    centre = scaled[..., :2] * size + at
+    growth = scaled[..., 2:]
+    if a.clip > 0:
+        growth = growth.clamp(max=single(a.clip))
+    half = growth.exp() * size * 0.5
+    return torch.cat([centre - half, centre + half], -1)
 
 
 Run = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]
@@ -277,7 +267,7 @@ def _outputs(a: Any) -> tuple[str, ...]:
     return ("output", "score") if a.output_score else ("output",)
 
 
-@bound(
+@pure(
     "_contrib_Proposal",
     [arg("cls_prob"), arg("bbox_pred"), arg("im_info")],
     _ATTRS,
@@ -287,7 +277,7 @@ def _outputs(a: Any) -> tuple[str, ...]:
     batch=NEVER,
     onnx=Onnx("NonMaxSuppression", builder="proposal"),
 )
-def proposal(a: Any) -> Run:
+def proposal(a: Any, scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor) -> Any:
     """Return the best boxes of a region proposal network that do not overlap, for one image. No gradient.
 
     Boxes are cut off at the image's border; those of padding or below the least size come last. If too few are left,
@@ -306,16 +296,12 @@ def proposal(a: Any) -> Run:
     Source: Ren et al., "Faster R-CNN", 2015; MXNet 1.9.1 `_contrib_Proposal`.
     """
     run = _proposer("_contrib_Proposal", a)
-
-    def proposal(scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor) -> Any:
-        if scores.shape[0] != 1:
-            raise OpError(
-                f"_contrib_Proposal: cls_prob holds {scores.shape[0]} images, expected 1;"
-                " _contrib_MultiProposal takes more"
-            )
-        return run(scores, moves, info)
-
-    return proposal
+    if scores.shape[0] != 1:
+        raise OpError(
+            f"_contrib_Proposal: cls_prob holds {scores.shape[0]} images, expected 1;"
+            " _contrib_MultiProposal takes more"
+        )
+    return run(scores, moves, info)
 
 
 @bound(

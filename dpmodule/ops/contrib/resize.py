@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, ints, optional, real
 from ..nn.rules import agree, layer
-from ..registry import bound
+from ..registry import bound, pure
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
 
@@ -110,7 +110,7 @@ def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, *ins[1:]], [agree("output", out, (*data[:2], *size), data)]
 
 
-@bound(
+@pure(
     "_contrib_BilinearResize2D",
     [arg("data", ROWS), arg("like", ROWS, when=lambda a: a.mode == "like")],
     {
@@ -128,7 +128,7 @@ def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_resize_infer,
     onnx=Onnx("Resize", builder="bilinear_resize"),
 )
-def bilinear_resize_2d(a: Any) -> Callable[..., torch.Tensor]:
+def bilinear_resize_2d(a: Any, data: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
     """Resize images by bilinear interpolation.
 
     The size follows `mode`: "size": height and width, or the data's times the scales; "odd_scale": an odd size x
@@ -146,12 +146,8 @@ def bilinear_resize_2d(a: Any) -> Callable[..., torch.Tensor]:
     Source: MXNet 1.9.1 `BilinearResize2D`.
     """
     corners = a.align_corners
-
-    def resize(data: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
-        height, width = data.shape[2:]
-        size = _resized(a, (height, width), None if like is None else tuple(like.shape))
-        # an axis of one output pixel shows the first of the data, where torch would take the middle
-        data = data[:, :, : 1 if size[0] == 1 else height, : 1 if size[1] == 1 else width]
-        return F.interpolate(data, size, mode="bilinear", align_corners=corners)
-
-    return resize
+    height, width = data.shape[2:]
+    size = _resized(a, (height, width), None if like is None else tuple(like.shape))
+    # an axis of one output pixel shows the first of the data, where torch would take the middle
+    data = data[:, :, : 1 if size[0] == 1 else height, : 1 if size[1] == 1 else width]
+    return F.interpolate(data, size, mode="bilinear", align_corners=corners)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,11 +12,9 @@ from ..attrs import boolean, integer, real
 from ..dtypes import single
 from ..math.pointwise import round_away
 from ..nn.roi import image_of, pooled, region_rule
-from ..registry import bound
+from ..registry import pure
 from ..spec import NEVER, Attr, Onnx, arg
 from .bags import corners, even, pixel_table, ragged, weighted_bags
-
-RoiCall = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 _SCALE = Attr(real, "size of the feature map over that of the image")
 _POOLED = Attr(pooled, "height and width of the output")
@@ -110,7 +107,7 @@ def _align_channels(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     return (data[1] // (high * wide) if a.position_sensitive else data[1], high, wide)
 
 
-@bound(
+@pure(
     "_contrib_ROIAlign",
     [arg("data"), arg("rois")],
     {
@@ -126,7 +123,7 @@ def _align_channels(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     batch=NEVER,
     onnx=Onnx("RoiAlign", builder="roi_align"),
 )
-def roi_align(a: Any) -> RoiCall:
+def roi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
     """Divide each region of interest into bins and average samples of the features, interpolated, over each bin.
 
     Coordinates are not rounded. Regions of image -1 give zeros. Regions get no gradient.
@@ -144,36 +141,32 @@ def roi_align(a: Any) -> RoiCall:
     """
     (high, wide), scale, ratio = a.pooled_size, single(a.spatial_scale), a.sample_ratio
     groups = high * wide if a.position_sensitive else 1
-
-    def roi_align(data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
-        rois = rois.detach().to(torch.float32 if data.dtype == torch.float16 else data.dtype)
-        image = image_of("_contrib_ROIAlign", rois, data.shape[0], _NO_NEGATIVE)
-        left, top, width, height = _region_sides(a, rois[:, 1:], scale)
-        grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
-        rows = _RegionAxis(_points(top, height / high, high, grid_y, ratio), grid_y, data.shape[2])
-        columns = _RegionAxis(_points(left, width / wide, wide, grid_x, ratio), grid_x, data.shape[3])
-        rows.weight = rows.weight * ((image >= 0) / (grid_y * grid_x))[:, None, None].to(rows.weight.dtype)
-        size = data.shape[2] * data.shape[3]
-        base = (image.clamp(min=0) * (groups * size))[:, None, None]
-        if groups > 1:
-            own = torch.arange(groups, dtype=torch.int32, device=data.device) * size
-            index, weight, starts = _own_pairs(base, rows, columns, data.shape[3])
-            bag = torch.repeat_interleave(
-                own.repeat(rois.shape[0]),
-                torch.diff(starts, append=starts.new_full((1,), index.numel())),
-                output_size=index.numel(),
-            )
-            index = index + bag
-        else:
-            pairs = _all_pairs if ratio > 0 else _own_pairs
-            index, weight, starts = pairs(base, rows, columns, data.shape[3])
-        maps = weighted_bags(pixel_table(data, groups), weight, index, starts, high * wide)
-        return maps.view(*maps.shape[:2], high, wide)
-
-    return roi_align
+    rois = rois.detach().to(torch.float32 if data.dtype == torch.float16 else data.dtype)
+    image = image_of("_contrib_ROIAlign", rois, data.shape[0], _NO_NEGATIVE)
+    left, top, width, height = _region_sides(a, rois[:, 1:], scale)
+    grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
+    rows = _RegionAxis(_points(top, height / high, high, grid_y, ratio), grid_y, data.shape[2])
+    columns = _RegionAxis(_points(left, width / wide, wide, grid_x, ratio), grid_x, data.shape[3])
+    rows.weight = rows.weight * ((image >= 0) / (grid_y * grid_x))[:, None, None].to(rows.weight.dtype)
+    size = data.shape[2] * data.shape[3]
+    base = (image.clamp(min=0) * (groups * size))[:, None, None]
+    if groups > 1:
+        own = torch.arange(groups, dtype=torch.int32, device=data.device) * size
+        index, weight, starts = _own_pairs(base, rows, columns, data.shape[3])
+        bag = torch.repeat_interleave(
+            own.repeat(rois.shape[0]),
+            torch.diff(starts, append=starts.new_full((1,), index.numel())),
+            output_size=index.numel(),
+        )
+        index = index + bag
+    else:
+        pairs = _all_pairs if ratio > 0 else _own_pairs
+        index, weight, starts = pairs(base, rows, columns, data.shape[3])
+    maps = weighted_bags(pixel_table(data, groups), weight, index, starts, high * wide)
+    return maps.view(*maps.shape[:2], high, wide)
 
 
-@bound(
+@pure(
     "_contrib_RROIAlign",
     [arg("data"), arg("rois")],
     {
@@ -187,7 +180,7 @@ def roi_align(a: Any) -> RoiCall:
     batch=NEVER,
     onnx=Onnx(missing="it has no pooling of rotated regions"),
 )
-def rroi_align(a: Any) -> RoiCall:
+def rroi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
     """Average samples of the features over the bins of rotated regions of interest.
 
     Shape:
@@ -202,32 +195,28 @@ def rroi_align(a: Any) -> RoiCall:
     `_contrib_RROIAlign`, which has no gradient; here `data` gets one.
     """
     (high, wide), scale, ratio = a.pooled_size, single(a.spatial_scale), a.sampling_ratio
-
-    def rroi_align(data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
-        rois = rois.detach().to(torch.float32 if data.dtype == torch.float16 else data.dtype)
-        image = image_of("_contrib_RROIAlign", rois, data.shape[0])
-        centre_x, centre_y, width, height = (rois[:, 1:5] * scale).unbind(1)
-        width, height = width.clamp(min=1.0), height.clamp(min=1.0)
-        grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
-        ys = _points(-height / 2.0, height / high, high, grid_y, ratio)[:, :, None, :, None]
-        xs = _points(-width / 2.0, width / wide, wide, grid_x, ratio)[:, None, :, None, :]
-        angle = (rois[:, 5].double() * math.pi / 180.0).to(rois.dtype)
-        cosine, sine, right, down = (
-            v[:, None, None, None, None] for v in (angle.cos(), angle.sin(), centre_x, centre_y)
-        )
-        at_x, weight_x = corners(xs * cosine + ys * sine + right, data.shape[3])
-        at_y, weight_y = corners(ys * cosine - xs * sine + down, data.shape[2])
-        own = _within(ys.shape[3], grid_y)[:, :, None] & _within(xs.shape[4], grid_x)[:, None, :]
-        share = own / (grid_y * grid_x)[:, None, None]
-        weight = weight_y[..., :, None] * weight_x[..., None, :] * share[:, None, None, :, :, None, None]
-        base = (image * (data.shape[2] * data.shape[3])).view(-1, *[1] * 6)
-        index = base + at_y[..., :, None] * data.shape[3] + at_x[..., None, :]
-        bags = rois.shape[0] * high * wide
-        starts = even(bags, index.numel() // max(bags, 1), index.device)
-        maps = weighted_bags(pixel_table(data), weight.flatten(), index.flatten(), starts, high * wide)
-        return maps.view(*maps.shape[:2], high, wide)
-
-    return rroi_align
+    rois = rois.detach().to(torch.float32 if data.dtype == torch.float16 else data.dtype)
+    image = image_of("_contrib_RROIAlign", rois, data.shape[0])
+    centre_x, centre_y, width, height = (rois[:, 1:5] * scale).unbind(1)
+    width, height = width.clamp(min=1.0), height.clamp(min=1.0)
+    grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
+    ys = _points(-height / 2.0, height / high, high, grid_y, ratio)[:, :, None, :, None]
+    xs = _points(-width / 2.0, width / wide, wide, grid_x, ratio)[:, None, :, None, :]
+    angle = (rois[:, 5].double() * math.pi / 180.0).to(rois.dtype)
+    cosine, sine, right, down = (
+        v[:, None, None, None, None] for v in (angle.cos(), angle.sin(), centre_x, centre_y)
+    )
+    at_x, weight_x = corners(xs * cosine + ys * sine + right, data.shape[3])
+    at_y, weight_y = corners(ys * cosine - xs * sine + down, data.shape[2])
+    own = _within(ys.shape[3], grid_y)[:, :, None] & _within(xs.shape[4], grid_x)[:, None, :]
+    share = own / (grid_y * grid_x)[:, None, None]
+    weight = weight_y[..., :, None] * weight_x[..., None, :] * share[:, None, None, :, :, None, None]
+    base = (image * (data.shape[2] * data.shape[3])).view(-1, *[1] * 6)
+    index = base + at_y[..., :, None] * data.shape[3] + at_x[..., None, :]
+    bags = rois.shape[0] * high * wide
+    starts = even(bags, index.numel() // max(bags, 1), index.device)
+    maps = weighted_bags(pixel_table(data), weight.flatten(), index.flatten(), starts, high * wide)
+    return maps.view(*maps.shape[:2], high, wide)
 
 
 def _within(most: int, grid: torch.Tensor) -> torch.Tensor:
@@ -255,7 +244,7 @@ def _psroi_size(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     return (a.output_dim, a.pooled_size, a.pooled_size)
 
 
-@bound(
+@pure(
     "_contrib_PSROIPooling",
     [arg("data"), arg("rois")],
     {
@@ -268,7 +257,7 @@ def _psroi_size(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     batch=NEVER,
     onnx=Onnx(missing="it has no position-sensitive pooling"),
 )
-def psroi_pooling(a: Any) -> RoiCall:
+def psroi_pooling(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
     """Divide each region of interest into bins, and average over each bin channels that only that bin reads.
 
     An empty bin is 0. Regions get no gradient.
@@ -284,26 +273,22 @@ def psroi_pooling(a: Any) -> RoiCall:
     Source: Dai et al., "R-FCN", 2016; MXNet 1.9.1 `_contrib_PSROIPooling`.
     """
     parts, group, scale = a.pooled_size, a.group_size or a.pooled_size, single(a.spatial_scale)
-
-    def psroi_pooling(data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
-        rois = rois.detach()
-        image = image_of("_contrib_PSROIPooling", rois, data.shape[0])
-        height, width = data.shape[2:]
-        whole = round_away(rois[:, 1:])
-        left, top = (whole[:, :2] * scale).unbind(1)
-        right, bottom = ((whole[:, 2:] + 1.0) * scale).unbind(1)
-        top, bottom = _psroi_edges(top, bottom, parts, height)
-        left, right = _psroi_edges(left, right, parts, width)
-        shape = (rois.shape[0], parts, parts)
-        tall = (bottom - top).clamp(min=0)[:, :, None].expand(shape).flatten()
-        broad = (right - left).clamp(min=0)[:, None, :].expand(shape).flatten()
-        which = bins_of_group(parts, group, data.device)
-        plane = image[:, None, None] * (group * group) + which[:, None] * group + which
-        first = ((plane * height + top[:, :, None]) * width + left[:, None, :]).flatten()
-        bag, y, x, starts = ragged(tall, broad)
-        index = first[bag] + y * width + x
-        weight = (1.0 / (tall * broad).clamp(min=1))[bag]
-        maps = weighted_bags(pixel_table(data, group * group), weight, index, starts, parts * parts)
-        return maps.view(*maps.shape[:2], parts, parts)
-
-    return psroi_pooling
+    rois = rois.detach()
+    image = image_of("_contrib_PSROIPooling", rois, data.shape[0])
+    height, width = data.shape[2:]
+    whole = round_away(rois[:, 1:])
+    left, top = (whole[:, :2] * scale).unbind(1)
+    right, bottom = ((whole[:, 2:] + 1.0) * scale).unbind(1)
+    top, bottom = _psroi_edges(top, bottom, parts, height)
+    left, right = _psroi_edges(left, right, parts, width)
+    shape = (rois.shape[0], parts, parts)
+    tall = (bottom - top).clamp(min=0)[:, :, None].expand(shape).flatten()
+    broad = (right - left).clamp(min=0)[:, None, :].expand(shape).flatten()
+    which = bins_of_group(parts, group, data.device)
+    plane = image[:, None, None] * (group * group) + which[:, None] * group + which
+    first = ((plane * height + top[:, :, None]) * width + left[:, None, :]).flatten()
+    bag, y, x, starts = ragged(tall, broad)
+    index = first[bag] + y * width + x
+    weight = (1.0 / (tall * broad).clamp(min=1))[bag]
+    maps = weighted_bags(pixel_table(data, group * group), weight, index, starts, parts * parts)
+    return maps.view(*maps.shape[:2], parts, parts)

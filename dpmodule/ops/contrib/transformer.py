@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...base import Shape, ShapeError
 from ..attrs import integer
-from ..registry import bound
+from ..registry import pure
 from ..shapes import forward, same
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, arg
 
-Tensors = Callable[..., torch.Tensor]
 Dims = tuple[int, ...]
 
 _HEADS = {"heads": Attr(integer(low=1), "number of attention heads")}
 
 
-@bound(
+@pure(
     "_contrib_div_sqrt_dim",
     [arg("data", ROWS)],
     infer=same,
-    onnx=Onnx(builder="div_sqrt_dim"),
 )
-def div_sqrt_dim(a: Any) -> Tensors:
+def div_sqrt_dim(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Divide by the square root of the length of the last axis.
 
     Shape:
@@ -34,12 +31,8 @@ def div_sqrt_dim(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_contrib_div_sqrt_dim`; Vaswani et al. (2017), scaled dot-product attention.
     """
-
-    def div_sqrt_dim(x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = x / x.shape[-1] ** 0.5
-        return found
-
-    return div_sqrt_dim
+    found: torch.Tensor = x / x.shape[-1] ** 0.5
+    return found
 
 
 def _checked(name: str, shape: Dims, heads: int, parts: int) -> Dims:
@@ -73,14 +66,13 @@ def _self_scores(a: Any, shape: Dims) -> Shape:
     return batch * heads, length, length
 
 
-@bound(
+@pure(
     "_contrib_interleaved_matmul_selfatt_qk",
     [arg("queries_keys_values")],
     _HEADS,
     infer=forward(_self_scores),
-    onnx=Onnx(builder="interleaved_matmul_selfatt_qk"),
 )
-def selfatt_qk(a: Any) -> Tensors:
+def selfatt_qk(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the scores of self-attention: queries times keys, over the square root of a head's size.
 
     Shape:
@@ -90,12 +82,8 @@ def selfatt_qk(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_contrib_interleaved_matmul_selfatt_qk`.
     """
     heads = a.heads
-
-    def selfatt_qk(x: torch.Tensor) -> torch.Tensor:
-        queries, keys, _ = _split("_contrib_interleaved_matmul_selfatt_qk", x, heads, 3)
-        return _scores(queries, keys)
-
-    return selfatt_qk
+    queries, keys, _ = _split("_contrib_interleaved_matmul_selfatt_qk", x, heads, 3)
+    return _scores(queries, keys)
 
 
 def _self_values(a: Any, shape: Dims, attention: Dims) -> Shape:
@@ -108,14 +96,13 @@ def _self_values(a: Any, shape: Dims, attention: Dims) -> Shape:
     return length, batch, heads * size
 
 
-@bound(
+@pure(
     "_contrib_interleaved_matmul_selfatt_valatt",
     [arg("queries_keys_values"), arg("attention")],
     _HEADS,
     infer=forward(_self_values),
-    onnx=Onnx(builder="interleaved_matmul_selfatt_valatt"),
 )
-def selfatt_valatt(a: Any) -> Tensors:
+def selfatt_valatt(a: Any, x: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
     """Return the values of self-attention weighted by attention.
 
     Shape:
@@ -126,12 +113,8 @@ def selfatt_valatt(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_contrib_interleaved_matmul_selfatt_valatt`.
     """
     heads = a.heads
-
-    def selfatt_valatt(x: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
-        values = _split("_contrib_interleaved_matmul_selfatt_valatt", x, heads, 3)[2]
-        return _weighted(attention, values, heads)
-
-    return selfatt_valatt
+    values = _split("_contrib_interleaved_matmul_selfatt_valatt", x, heads, 3)[2]
+    return _weighted(attention, values, heads)
 
 
 def _cross_scores(a: Any, queries: Dims, keys_values: Dims) -> Shape:
@@ -145,14 +128,13 @@ def _cross_scores(a: Any, queries: Dims, keys_values: Dims) -> Shape:
     return batch * heads, length, other[0]
 
 
-@bound(
+@pure(
     "_contrib_interleaved_matmul_encdec_qk",
     [arg("queries"), arg("keys_values")],
     _HEADS,
     infer=forward(_cross_scores),
-    onnx=Onnx(builder="interleaved_matmul_encdec_qk"),
 )
-def encdec_qk(a: Any) -> Tensors:
+def encdec_qk(a: Any, queries: torch.Tensor, keys_values: torch.Tensor) -> torch.Tensor:
     """Return the scores of attention to an encoder: queries times keys, over the square root of a head's size.
 
     Shape:
@@ -163,13 +145,9 @@ def encdec_qk(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_contrib_interleaved_matmul_encdec_qk`.
     """
     heads = a.heads
-
-    def encdec_qk(queries: torch.Tensor, keys_values: torch.Tensor) -> torch.Tensor:
-        name = "_contrib_interleaved_matmul_encdec_qk"
-        (asked,) = _split(name, queries, heads, 1)
-        return _scores(asked, _split(name, keys_values, heads, 2)[0])
-
-    return encdec_qk
+    name = "_contrib_interleaved_matmul_encdec_qk"
+    (asked,) = _split(name, queries, heads, 1)
+    return _scores(asked, _split(name, keys_values, heads, 2)[0])
 
 
 def _cross_values(a: Any, keys_values: Dims, attention: Dims) -> Shape:
@@ -180,14 +158,13 @@ def _cross_values(a: Any, keys_values: Dims, attention: Dims) -> Shape:
     return attention[1], batch, heads * size
 
 
-@bound(
+@pure(
     "_contrib_interleaved_matmul_encdec_valatt",
     [arg("keys_values"), arg("attention")],
     _HEADS,
     infer=forward(_cross_values),
-    onnx=Onnx(builder="interleaved_matmul_encdec_valatt"),
 )
-def encdec_valatt(a: Any) -> Tensors:
+def encdec_valatt(a: Any, keys_values: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
     """Return the values of an encoder weighted by attention.
 
     Shape:
@@ -198,9 +175,5 @@ def encdec_valatt(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_contrib_interleaved_matmul_encdec_valatt`.
     """
     heads = a.heads
-
-    def encdec_valatt(keys_values: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
-        values = _split("_contrib_interleaved_matmul_encdec_valatt", keys_values, heads, 2)[1]
-        return _weighted(attention, values, heads)
-
-    return encdec_valatt
+    values = _split("_contrib_interleaved_matmul_encdec_valatt", keys_values, heads, 2)[1]
+    return _weighted(attention, values, heads)

@@ -179,7 +179,6 @@ def _to_tensor_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     infer=forward(_to_tensor_shape),
     infer_type=typed(lambda a: "float32"),
     batch=NEVER,
-    onnx=Onnx(builder="image_to_tensor"),
 )
 def to_tensor(a: Any, env: Env, data: Tensor) -> Tensor:
     """Turn an image of 0 to 255 into channels of 0 to 1.
@@ -221,7 +220,6 @@ def _per_channel(name: str, values: Sequence[float], data: Tensor) -> Tensor:
         "std": Attr(reals, "standard deviation of each channel, or one for all", (1.0, 1.0, 1.0, 1.0)),
     },
     infer=_normalize_shape,
-    onnx=Onnx(builder="image_normalize"),
 )
 def normalize(a: Any, env: Env, data: Tensor) -> Tensor:
     """Subtract a mean from each channel and divide by its standard deviation.
@@ -263,7 +261,6 @@ def _crop_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     },
     infer=forward(_crop_shape),
     view=True,
-    onnx=Onnx(builder="image_crop"),
 )
 def crop(a: Any, env: Env, data: Tensor) -> Tensor:
     """Cut a rectangle out of images.
@@ -306,7 +303,6 @@ def _resize_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     },
     infer=forward(_resize_shape),
     batch=NEVER,
-    onnx=Onnx(builder="image_resize"),
 )
 def image_resize(a: Any, env: Env, data: Tensor) -> Tensor:
     """Resize images.

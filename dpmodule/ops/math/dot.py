@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional
 from ..registry import bound
 from ..shapes import output_shape, unify
-from ..spec import Attr, Onnx, Shapes, Variadic, arg
+from ..spec import Attr, Shapes, Variadic, arg
 
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -48,7 +48,6 @@ def _infer_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     _attrs("the first axis"),
     aliases=("_sparse_dot",),
     infer=_infer_dot,
-    onnx=Onnx(builder="dot"),
 )
 def dot(a: Any) -> Binary:
     """Contract the last axis of `lhs` with the first axis of `rhs`.
@@ -100,7 +99,6 @@ def _infer_batch_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("lhs"), arg("rhs")],
     _attrs("the last axis but one"),
     infer=_infer_batch_dot,
-    onnx=Onnx(builder="batch_dot"),
 )
 def batch_dot(a: Any) -> Binary:
     """Multiply matrices pairwise over the leading axes, which must be equal.
@@ -146,7 +144,6 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     attrs={"num_args": Attr(integer(low=0), "number of inputs; counted by the call", 0)},
     variadic=Variadic(),
     infer=_infer,
-    onnx=Onnx(builder="khatri_rao"),
 )
 def khatri_rao(a: Any) -> Any:
     """Return, column by column, the Kronecker product of the inputs' columns.

@@ -9,7 +9,7 @@ import torch
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import output_shape, unify
 from ..spec import Attr, Onnx, Shapes, arg
 
@@ -71,7 +71,6 @@ _LOWER = {"lower": Attr(boolean, "the triangular matrix is lower triangular; if 
     _LOWER,
     aliases=("linalg_potrf",),
     infer=_infer_square("_linalg_potrf"),
-    onnx=Onnx(builder="linalg_potrf"),
 )
 def potrf(a: Any) -> Tensors:
     """Return the Cholesky factor L of symmetric positive definite matrices, ``A = L @ L^T``.
@@ -96,15 +95,14 @@ def potrf(a: Any) -> Tensors:
     return potrf
 
 
-@bound(
+@pure(
     "_linalg_potri",
     [arg("A")],
     _LOWER,
     aliases=("linalg_potri",),
     infer=_infer_square("_linalg_potri"),
-    onnx=Onnx(builder="linalg_potri"),
 )
-def potri(a: Any) -> Tensors:
+def potri(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of what `potrf` factorised.
 
     With lower=False it is ``(A^T @ A)^-1`` of upper triangular ones.
@@ -116,14 +114,10 @@ def potri(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_linalg_potri`; LAPACK potri.
     """
     lower = a.lower
-
-    def potri(x: torch.Tensor) -> torch.Tensor:
-        unit = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x)
-        inverse = torch.linalg.solve_triangular(x if lower else x.mT, unit, upper=False)
-        found: torch.Tensor = inverse.mT @ inverse
-        return found
-
-    return potri
+    unit = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x)
+    inverse = torch.linalg.solve_triangular(x if lower else x.mT, unit, upper=False)
+    found: torch.Tensor = inverse.mT @ inverse
+    return found
 
 
 def _infer_gelqf(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -136,15 +130,14 @@ def _infer_gelqf(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [shape], [shape, factor]
 
 
-@bound(
+@pure(
     "_linalg_gelqf",
     [arg("A")],
     aliases=("linalg_gelqf",),
     outputs=("output0", "output1"),
     infer=_infer_gelqf,
-    onnx=Onnx(builder="linalg_gelqf"),
 )
-def gelqf(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+def gelqf(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Factorise ``A = L @ Q`` into a lower triangular matrix and one with orthonormal rows.
 
     Shape:
@@ -154,16 +147,12 @@ def gelqf(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
 
     Source: MXNet 1.9.1 `_linalg_gelqf`; LAPACK gelqf and orglq.
     """
-
-    def gelqf(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if x.dim() < 2 or x.shape[-2] > x.shape[-1]:
-            raise ShapeError(
-                f"_linalg_gelqf: A has shape {tuple(x.shape)}, expected (..., M, N) with M at most N"
-            )
-        orthogonal, triangle = torch.linalg.qr(x.mT)
-        return orthogonal.mT, triangle.mT
-
-    return gelqf
+    if x.dim() < 2 or x.shape[-2] > x.shape[-1]:
+        raise ShapeError(
+            f"_linalg_gelqf: A has shape {tuple(x.shape)}, expected (..., M, N) with M at most N"
+        )
+    orthogonal, triangle = torch.linalg.qr(x.mT)
+    return orthogonal.mT, triangle.mT
 
 
 def _infer_syevd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -173,14 +162,14 @@ def _infer_syevd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [shape], [shape, output_shape(outs[1], shape[:-1])]
 
 
-@bound(
+@pure(
     "_linalg_syevd",
     [arg("A")],
     outputs=("output0", "output1"),
     infer=_infer_syevd,
     onnx=Onnx(missing="no ONNX operator finds eigenvalues"),
 )
-def syevd(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+def syevd(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return eigenvectors and eigenvalues of symmetric matrices, ``A = U^T @ diag(L) @ U``.
 
     The sign of an eigenvector is such that its component of greatest magnitude is positive. The gradient is
@@ -193,16 +182,12 @@ def syevd(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
 
     Source: MXNet 1.9.1 `_linalg_syevd`; LAPACK syevd.
     """
-
-    def syevd(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        values, vectors = torch.linalg.eigh(x)
-        rows = vectors.mT
-        with torch.no_grad():
-            greatest = rows.gather(-1, rows.abs().argmax(-1, keepdim=True))
-            sign = torch.where(greatest < 0, -1.0, 1.0).to(rows.dtype)
-        return rows * sign, values
-
-    return syevd
+    values, vectors = torch.linalg.eigh(x)
+    rows = vectors.mT
+    with torch.no_grad():
+        greatest = rows.gather(-1, rows.abs().argmax(-1, keepdim=True))
+        sign = torch.where(greatest < 0, -1.0, 1.0).to(rows.dtype)
+    return rows * sign, values
 
 
 @bound(
@@ -210,7 +195,6 @@ def syevd(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     [arg("A")],
     aliases=("linalg_inverse",),
     infer=_infer_square("_linalg_inverse"),
-    onnx=Onnx(builder="linalg_inverse"),
 )
 def inverse(a: Any) -> Tensors:
     """Invert matrices.
@@ -252,7 +236,7 @@ class _Det(torch.autograd.Function):
 _det: Tensors = _Det.apply
 
 
-@bound(
+@pure(
     "_linalg_det",
     [arg("A")],
     aliases=("linalg_det",),
@@ -261,7 +245,7 @@ _det: Tensors = _Det.apply
     infer=infer_numbers("_linalg_det"),
     onnx=Onnx("Det", builder="linalg_det"),
 )
-def det(a: Any) -> Tensors:
+def det(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the determinant of matrices; the gradient at a singular one is 0.
 
     Shape:
@@ -270,23 +254,18 @@ def det(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_linalg_det`.
     """
-
-    def det(x: torch.Tensor) -> torch.Tensor:
-        return numbers(_det(x))
-
-    return det
+    return numbers(_det(x))
 
 
-@bound(
+@pure(
     "_linalg_slogdet",
     [arg("A")],
     aliases=("linalg_slogdet",),
     outputs=("output0", "output1"),
     hidden=2,
     infer=infer_numbers("_linalg_slogdet"),
-    onnx=Onnx(builder="linalg_slogdet"),
 )
-def slogdet(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+def slogdet(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return sign and logarithm of the magnitude of determinants; the sign has no gradient.
 
     Shape:
@@ -296,9 +275,5 @@ def slogdet(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
 
     Source: MXNet 1.9.1 `_linalg_slogdet`.
     """
-
-    def slogdet(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        sign, logarithm = torch.linalg.slogdet(x)
-        return numbers(sign), numbers(logarithm)
-
-    return slogdet
+    sign, logarithm = torch.linalg.slogdet(x)
+    return numbers(sign), numbers(logarithm)

@@ -13,9 +13,9 @@ import torch
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, integer, real
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import from_data, normal_axis, output_shape, unify
-from ..spec import Attr, Onnx, Shapes, arg
+from ..spec import Attr, Shapes, arg
 
 Tensors = Callable[..., torch.Tensor]
 
@@ -90,7 +90,6 @@ def _product(a: Any) -> Tensors:
     {**_flips(), "alpha": _ALPHA, "axis": _AXIS},
     aliases=("linalg_gemm2",),
     infer=_infer_product("_linalg_gemm2"),
-    onnx=Onnx(builder="linalg_gemm2"),
 )
 def gemm2(a: Any) -> Tensors:
     """Multiply matrices pairwise: ``alpha * op(A) @ op(B)``.
@@ -111,7 +110,6 @@ def gemm2(a: Any) -> Tensors:
     {**_flips(), "alpha": _ALPHA, "beta": Attr(real, "factor of C", 1.0), "axis": _AXIS},
     aliases=("linalg_gemm",),
     infer=_infer_product("_linalg_gemm"),
-    onnx=Onnx(builder="linalg_gemm"),
 )
 def gemm(a: Any) -> Tensors:
     """Multiply matrices pairwise and add others: ``alpha * op(A) @ op(B) + beta * C``.
@@ -143,15 +141,14 @@ def _syrk_shape(a: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return *shape[:-2], size, size
 
 
-@bound(
+@pure(
     "_linalg_syrk",
     [arg("A")],
     {"transpose": Attr(boolean, "use the transposed matrices", False), "alpha": _ALPHA},
     aliases=("linalg_syrk",),
     infer=from_data(_syrk_shape),
-    onnx=Onnx(builder="linalg_syrk"),
 )
-def syrk(a: Any) -> Tensors:
+def syrk(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ A`` under `transpose`.
 
     Shape:
@@ -161,12 +158,8 @@ def syrk(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_linalg_syrk`.
     """
     flip, alpha = a.transpose, a.alpha
-
-    def syrk(x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = alpha * (x.mT @ x if flip else x @ x.mT)
-        return found
-
-    return syrk
+    found: torch.Tensor = alpha * (x.mT @ x if flip else x @ x.mT)
+    return found
 
 
 def _infer_triangular(name: str) -> Callable[..., Shapes]:
@@ -203,15 +196,14 @@ def _checked_pair(name: str, right: bool, one: torch.Tensor, other: torch.Tensor
         )
 
 
-@bound(
+@pure(
     "_linalg_trmm",
     [arg("A"), arg("B")],
     _triangular_attrs(False),
     aliases=("linalg_trmm",),
     infer=_infer_triangular("_linalg_trmm"),
-    onnx=Onnx(builder="linalg_trmm"),
 )
-def trmm(a: Any) -> Tensors:
+def trmm(a: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` under `rightside`.
 
     Shape:
@@ -222,26 +214,21 @@ def trmm(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_linalg_trmm`.
     """
     flip, right, lower, alpha = a.transpose, a.rightside, a.lower, a.alpha
-
-    def trmm(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        _checked_pair("_linalg_trmm", right, one, other)
-        triangle = one.tril() if lower else one.triu()
-        triangle = triangle.mT if flip else triangle
-        found: torch.Tensor = alpha * (other @ triangle if right else triangle @ other)
-        return found
-
-    return trmm
+    _checked_pair("_linalg_trmm", right, one, other)
+    triangle = one.tril() if lower else one.triu()
+    triangle = triangle.mT if flip else triangle
+    found: torch.Tensor = alpha * (other @ triangle if right else triangle @ other)
+    return found
 
 
-@bound(
+@pure(
     "_linalg_trsm",
     [arg("A"), arg("B")],
     _triangular_attrs(True),
     aliases=("linalg_trsm",),
     infer=_infer_triangular("_linalg_trsm"),
-    onnx=Onnx(builder="linalg_trsm"),
 )
-def trsm(a: Any) -> Tensors:
+def trsm(a: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by substitution.
 
     Shape:
@@ -252,13 +239,9 @@ def trsm(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_linalg_trsm`.
     """
     flip, right, lower, alpha = a.transpose, a.rightside, a.lower, a.alpha
-
-    def trsm(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        _checked_pair("_linalg_trsm", right, one, other)
-        triangle = one.mT if flip else one
-        found: torch.Tensor = torch.linalg.solve_triangular(
-            triangle, alpha * other, upper=lower == flip, left=not right
-        )
-        return found
-
-    return trsm
+    _checked_pair("_linalg_trsm", right, one, other)
+    triangle = one.mT if flip else one
+    found: torch.Tensor = torch.linalg.solve_triangular(
+        triangle, alpha * other, upper=lower == flip, left=not right
+    )
+    return found

@@ -142,7 +142,6 @@ _BITWISE: dict[str, Callable[..., torch.Tensor]] = {
     {"kind": Attr(choice(*_BITWISE), "what is done with the bits")},
     infer=broadcasting,
     differentiable=False,
-    onnx=Onnx(builder="onnx_bitwise"),
 )
 def onnx_bitwise(a: Any, env: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Combine the bits of integers, or shift those of the first by the second, with broadcasting.

@@ -184,7 +184,6 @@ for _name, (_function, _sentence, _aliases, _onnx) in _REDUCTIONS.items():
     aliases=("_sparse_norm",),
     infer=_infer,
     infer_type=typed(lambda a: a.out_dtype),
-    onnx=Onnx(builder="norm"),
 )
 def norm(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the norm along axes; its gradient at 0 is 0.
@@ -249,7 +248,7 @@ def _channel_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     return data[:1] + data[2:]
 
 
-@bound("argmax_channel", [arg("data")], infer=from_data(_channel_shape), onnx=Onnx(builder="argmax_channel"))
+@bound("argmax_channel", [arg("data")], infer=from_data(_channel_shape))
 def argmax_channel(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the position of the greatest element along axis 1.
 
@@ -272,7 +271,6 @@ def _moments_shapes(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     {"axes": Attr(optional(ints), "axes to reduce; None means all", None), "keepdims": _KEEP},
     outputs=("output0", "output1"),
     infer=from_data(_moments_shapes),
-    onnx=Onnx(builder="moments"),
 )
 def moments(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
     """Return mean and variance (of the population) along axes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isqrt
 from typing import Any
 
@@ -10,12 +9,10 @@ import torch
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, integer
-from ..registry import bound
+from ..registry import pure
 from ..shapes import forward
-from ..spec import Attr, Onnx, arg
+from ..spec import Attr, arg
 from .factor import infer_numbers, numbers, square
-
-Tensors = Callable[..., torch.Tensor]
 
 _OFFSET = Attr(integer(), "diagonals above the main one; negative: below", 0)
 
@@ -32,15 +29,14 @@ def _diagonal_shape(a: Any, shape: tuple[int, ...]) -> Shape:
     return (*dims[:-2], dims[-1] - abs(a.offset))
 
 
-@bound(
+@pure(
     "_linalg_extractdiag",
     [arg("A")],
     {"offset": _OFFSET},
     aliases=("linalg_extractdiag",),
     infer=forward(_diagonal_shape),
-    onnx=Onnx(builder="linalg_extractdiag"),
 )
-def extractdiag(a: Any) -> Tensors:
+def extractdiag(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return a diagonal of matrices.
 
     Shape:
@@ -50,12 +46,8 @@ def extractdiag(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_linalg_extractdiag`.
     """
     offset = a.offset
-
-    def extractdiag(x: torch.Tensor) -> torch.Tensor:
-        _checked("_linalg_extractdiag", tuple(x.shape), offset)
-        return x.diagonal(offset, -2, -1).clone(memory_format=torch.contiguous_format)
-
-    return extractdiag
+    _checked("_linalg_extractdiag", tuple(x.shape), offset)
+    return x.diagonal(offset, -2, -1).clone(memory_format=torch.contiguous_format)
 
 
 def _matrix_shape(a: Any, shape: tuple[int, ...]) -> Shape:
@@ -63,15 +55,14 @@ def _matrix_shape(a: Any, shape: tuple[int, ...]) -> Shape:
     return (*shape[:-1], size, size)
 
 
-@bound(
+@pure(
     "_linalg_makediag",
     [arg("A")],
     {"offset": _OFFSET},
     aliases=("linalg_makediag",),
     infer=forward(_matrix_shape),
-    onnx=Onnx(builder="linalg_makediag"),
 )
-def makediag(a: Any) -> Tensors:
+def makediag(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return matrices with the given diagonal and zeros elsewhere.
 
     Shape:
@@ -81,11 +72,7 @@ def makediag(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_linalg_makediag`.
     """
     offset = a.offset
-
-    def makediag(x: torch.Tensor) -> torch.Tensor:
-        return torch.diag_embed(x, offset)
-
-    return makediag
+    return torch.diag_embed(x, offset)
 
 
 def _side(a: Any) -> tuple[int, bool]:
@@ -116,15 +103,14 @@ _TRIANGLE = {
 }
 
 
-@bound(
+@pure(
     "_linalg_extracttrian",
     [arg("A")],
     _TRIANGLE,
     aliases=("linalg_extracttrian",),
     infer=forward(_triangle_shape),
-    onnx=Onnx(builder="linalg_extracttrian"),
 )
-def extracttrian(a: Any) -> Tensors:
+def extracttrian(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the elements of a triangle of matrices: a lower one row by row, an upper one column by column.
 
     Shape:
@@ -133,13 +119,9 @@ def extracttrian(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_linalg_extracttrian`.
     """
-
-    def extracttrian(x: torch.Tensor) -> torch.Tensor:
-        _checked("_linalg_extracttrian", tuple(x.shape), a.offset)
-        rows, columns = _places(x.shape[-1], a, x.device)
-        return x[..., rows, columns]
-
-    return extracttrian
+    _checked("_linalg_extracttrian", tuple(x.shape), a.offset)
+    rows, columns = _places(x.shape[-1], a, x.device)
+    return x[..., rows, columns]
 
 
 def _side_of(a: Any, shape: tuple[int, ...]) -> int:
@@ -157,15 +139,14 @@ def _from_triangle_shape(a: Any, shape: tuple[int, ...]) -> Shape:
     return (*shape[:-1], size, size)
 
 
-@bound(
+@pure(
     "_linalg_maketrian",
     [arg("A")],
     _TRIANGLE,
     aliases=("linalg_maketrian",),
     infer=forward(_from_triangle_shape),
-    onnx=Onnx(builder="linalg_maketrian"),
 )
-def maketrian(a: Any) -> Tensors:
+def maketrian(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return matrices with the given triangle, in the order of `extracttrian`, and zeros elsewhere.
 
     Shape:
@@ -174,24 +155,19 @@ def maketrian(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_linalg_maketrian`.
     """
-
-    def maketrian(x: torch.Tensor) -> torch.Tensor:
-        size = _side_of(a, tuple(x.shape))
-        rows, columns = _places(size, a, x.device)
-        flat = x.new_zeros((*x.shape[:-1], size * size))
-        return flat.index_copy(-1, rows * size + columns, x).reshape(*x.shape[:-1], size, size)
-
-    return maketrian
+    size = _side_of(a, tuple(x.shape))
+    rows, columns = _places(size, a, x.device)
+    flat = x.new_zeros((*x.shape[:-1], size * size))
+    return flat.index_copy(-1, rows * size + columns, x).reshape(*x.shape[:-1], size, size)
 
 
-@bound(
+@pure(
     "_linalg_sumlogdiag",
     [arg("A")],
     aliases=("linalg_sumlogdiag",),
     infer=infer_numbers("_linalg_sumlogdiag"),
-    onnx=Onnx(builder="linalg_sumlogdiag"),
 )
-def sumlogdiag(a: Any) -> Tensors:
+def sumlogdiag(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the determinant.
 
     Shape:
@@ -200,8 +176,4 @@ def sumlogdiag(a: Any) -> Tensors:
 
     Source: MXNet 1.9.1 `_linalg_sumlogdiag`.
     """
-
-    def sumlogdiag(x: torch.Tensor) -> torch.Tensor:
-        return numbers(x.diagonal(dim1=-2, dim2=-1).log().sum(-1))
-
-    return sumlogdiag
+    return numbers(x.diagonal(dim1=-2, dim2=-1).log().sum(-1))

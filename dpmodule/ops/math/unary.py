@@ -201,7 +201,6 @@ Source: MXNet 1.9.1 `_identity_with_attr_like_rhs`.
     {"a_min": Attr(real, "smallest value"), "a_max": Attr(real, "largest value")},
     aliases=("_sparse_clip",),
     infer=same,
-    onnx=Onnx(builder="clip"),
 )
 def clip(a: Any) -> Elementwise:
     """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0.
@@ -231,7 +230,6 @@ def clip(a: Any) -> Elementwise:
         "is_int": Attr(boolean, "accepted and ignored", True),
     },
     infer=same,
-    onnx=Onnx(builder="smooth_l1"),
 )
 def smooth_l1(a: Any) -> Elementwise:
     """Return (s x)^2 / 2 where |x| < 1 / s^2, and |x| - 1 / (2 s^2) elsewhere.

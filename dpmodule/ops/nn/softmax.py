@@ -128,7 +128,6 @@ def log_softmax(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     _ATTRS,
     infer=_infer,
     infer_type=_infer_type,
-    onnx=Onnx(builder="softmin"),
 )
 def softmin(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     """Return the softmax of the negated data.
@@ -417,7 +416,6 @@ def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_cross_entropy_infer,
     classes=lambda a, data, label: ClassLabels(data[1]),
     batch=NEVER,
-    onnx=Onnx(builder="softmax_cross_entropy"),
 )
 def softmax_cross_entropy(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Return the cross-entropy of softmax with class numbers, summed over the batch.

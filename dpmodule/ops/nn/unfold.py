@@ -18,7 +18,7 @@ from ...base import OpError, Shape, ShapeError
 from ...compat import torch_private
 from ..attrs import boolean, integer, shape
 from ..recording import is_recorded
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .linear import is_plain, kernels
@@ -294,7 +294,7 @@ def _product(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return (one * other).sum(1)
 
 
-@bound(
+@pure(
     "Correlation",
     [arg("data1", ROWS), arg("data2", ROWS)],
     {
@@ -309,7 +309,7 @@ def _product(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     infer=_infer,
     onnx=Onnx(missing="compares patches of two images over all displacements"),
 )
-def correlation(a: Any) -> Any:
+def correlation(a: Any, data1: torch.Tensor, data2: torch.Tensor) -> torch.Tensor:
     """Compare each patch of one feature map with the patches around the same place in another.
 
     Shape:
@@ -329,17 +329,11 @@ def correlation(a: Any) -> Any:
     first = reach - reach // step * step
     shifts = range(first, 2 * reach + 1, step)
     compare = _product if a.is_multiply else _distance
-
-    def correlation(data1: torch.Tensor, data2: torch.Tensor) -> torch.Tensor:
-        _sizes(a, tuple(data1.shape[2:]))
-        height, width = (n + 2 * (pad - reach) for n in data1.shape[2:])
-        # an unpadded rim of data1 is never compared
-        one = F.pad(data1, [pad - reach] * 4)
-        other = F.pad(data2, [pad] * 4)
-        maps = [
-            compare(one, other[:, :, dy : dy + height, dx : dx + width]) for dy in shifts for dx in shifts
-        ]
-        elements = data1.shape[1] * a.kernel_size**2
-        return F.avg_pool2d(torch.stack(maps, 1), a.kernel_size, a.stride1, divisor_override=elements)
-
-    return correlation
+    _sizes(a, tuple(data1.shape[2:]))
+    height, width = (n + 2 * (pad - reach) for n in data1.shape[2:])
+    # an unpadded rim of data1 is never compared
+    one = F.pad(data1, [pad - reach] * 4)
+    other = F.pad(data2, [pad] * 4)
+    maps = [compare(one, other[:, :, dy : dy + height, dx : dx + width]) for dy in shifts for dx in shifts]
+    elements = data1.shape[1] * a.kernel_size**2
+    return F.avg_pool2d(torch.stack(maps, 1), a.kernel_size, a.stride1, divisor_override=elements)

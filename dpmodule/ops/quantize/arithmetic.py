@@ -12,9 +12,9 @@ from ..attrs import boolean
 from ..dtypes import name_of
 from ..registry import bound, get
 from ..shapes import unify
-from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg, aux
+from ..spec import NEVER, Attr, Input, Shapes, Types, arg, aux
 from .layers import OUTPUTS
-from .ranges import (
+from .numbers import (
     CALIBRATED,
     STEPS,
     both_or_none,
@@ -63,7 +63,6 @@ def _concat_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Type
     infer=_infer_concat,
     infer_type=_concat_types,
     batch=NEVER,
-    onnx=Onnx(builder="quantized_concat"),
 )
 def quantized_concat(a: Any) -> Callable[..., Triple]:
     """Join arrays of 8-bit numbers along an axis, brought to their common range; no gradient.
@@ -119,7 +118,6 @@ def _add_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     infer=_infer_pair,
     infer_type=_add_types,
     batch=NEVER,
-    onnx=Onnx(builder="quantized_elemwise_add"),
 )
 def quantized_elemwise_add(a: Any) -> Callable[..., Triple]:
     """Add 8-bit numbers of different ranges; no gradient.
@@ -172,7 +170,6 @@ def _mul_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     infer=_infer_pair,
     infer_type=_mul_types,
     batch=NEVER,
-    onnx=Onnx(builder="quantized_elemwise_mul"),
 )
 def quantized_elemwise_mul(a: Any) -> Callable[..., Any]:
     """Multiply 8-bit numbers element by element; no gradient.
@@ -225,7 +222,6 @@ def _infer_norm(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_infer_norm,
     infer_type=lambda a, ins, outs: ([ins[0] or "int8", *["float32"] * 6], ["int8", "float32", "float32"]),
     batch=NEVER,
-    onnx=Onnx(builder="quantized_batch_norm"),
 )
 def quantized_batch_norm(a: Any) -> Callable[..., Triple]:
     """Normalize channels of 8-bit numbers by the moving statistics; no gradient.

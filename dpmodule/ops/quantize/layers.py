@@ -14,7 +14,7 @@ from ...base import OpError, Shape
 from ..dtypes import name_of
 from ..registry import bound, get
 from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg
-from .ranges import STEPS, magnitude, of_types, one, over, product_range, rounded
+from .numbers import STEPS, magnitude, of_types, one, over, product_range, rounded
 
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -176,7 +176,6 @@ _ONE_INPUT = (arg("data"), arg("min_data"), arg("max_data"))
     infer=_infer_as("Pooling", lambda a: 1),
     infer_type=_kept_types,
     batch=NEVER,
-    onnx=Onnx(builder="quantized_pooling"),
 )
 def quantized_pooling(a: Any) -> Callable[..., Triple]:
     """Take the maximum or average of each window of 8-bit numbers; no gradient.

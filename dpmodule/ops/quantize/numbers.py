@@ -1,4 +1,8 @@
-"""From float32 to 8 bits and back: ``mx.nd.contrib.quantize_v2`` and its kin."""
+"""What quantized numbers stand for: float32 ranges, and rounding into and out of 8 and 32 bits.
+
+A number stands for itself times ``max(|low|, |high|)`` over the number of steps of its type. Arithmetic is
+MXNet's: float32, in its order, halves rounded to even, and half a step more than the type has in some places.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,93 @@ from typing import Any
 
 import torch
 
-from ...base import Shape
-from ..attrs import choice
-from ..dtypes import name_of
+from ...base import DTypeError, OpError, Shape
+from ...devices.device_transfer import beside
+from ..attrs import choice, integer, optional, real
+from ..dtypes import name_of, torch_dtype
 from ..registry import bound
 from ..shapes import unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
-from .ranges import CALIBRATED, GREATEST, STEPS, calibrated, magnitude, number, of_types, one, over, rounded
+
+GREATEST = {"int8": 127.0, "uint8": 255.0, "int32": 2147483647.0}
+"""Greatest number of a type, over which products and `_contrib_quantize` spread ranges."""
+
+STEPS = {"int8": 127.5, "uint8": 255.5, "int32": 2147483647.0}
+"""What everything else spreads ranges over."""
+
+CALIBRATED = {
+    "min_calib_range": Attr(
+        optional(real), "least value seen in calibration; None: find it in the data", None
+    ),
+    "max_calib_range": Attr(optional(real), "greatest value seen in calibration; None: find it", None),
+}
+
+one: Shape = (1,)
+"""Shape of the arrays that hold the ends of ranges."""
+
+
+def calibrated(a: Any) -> bool:
+    """Say whether the attributes give a range."""
+    return a.min_calib_range is not None and a.max_calib_range is not None
+
+
+def number(like: torch.Tensor, value: float) -> torch.Tensor:
+    """Return a number as a float32 array of one element beside another array."""
+    return beside(like, [value], torch.float32)
+
+
+def magnitude(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    """Return the greater of the magnitudes of a range's ends, (1,) float32."""
+    return torch.maximum(low.reshape(1).float().abs(), high.reshape(1).float().abs())
+
+
+def over(value: float, by: torch.Tensor) -> torch.Tensor:
+    """Return a number over float32 numbers, rounded once; ``value / by`` would multiply with a rounded reciprocal."""
+    return number(by, value) / by
+
+
+def scale_of(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    """Return how many steps of the data's type one unit is."""
+    return over(STEPS[name_of(data.dtype)], magnitude(low, high))
+
+
+def rounded(x: torch.Tensor, kind: str) -> torch.Tensor:
+    """Round to the nearest number of a type, halves to even; what lies outside goes to its ends."""
+    wanted = torch_dtype(kind)
+    limits = torch.iinfo(wanted)
+    return x.double().round().clamp(limits.min, limits.max).to(wanted)
+
+
+def product_range(
+    left: torch.Tensor,
+    right: torch.Tensor,
+    ranges: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the range that int32 products of two quantized arrays stand for, from the ranges of both."""
+    low_left, high_left, low_right, high_right = ranges
+    step = magnitude(low_left, high_left) / GREATEST[name_of(left.dtype)]
+    step = step * (magnitude(low_right, high_right) / GREATEST[name_of(right.dtype)])
+    high = step * GREATEST["int32"]
+    return -high, high
+
+
+def of_types(name: str, tensors: dict[str, torch.Tensor], *kinds: str) -> None:
+    """Refuse inputs of other types."""
+    for key, tensor in tensors.items():
+        if name_of(tensor.dtype) not in kinds:
+            raise DTypeError(
+                f"{name}: {key} has type {name_of(tensor.dtype)}, expected {' or '.join(kinds)}; "
+                "quantize it with _contrib_quantize_v2"
+            )
+
+
+def both_or_none(name: str, a: Any) -> None:
+    """Refuse one end of a range without the other."""
+    if (a.min_calib_range is None) != (a.max_calib_range is None):
+        raise OpError(f"{name}: min_calib_range and max_calib_range belong together, only one is given")
+
+
+# from float32 to 8 bits and back: ``mx.nd.contrib.quantize_v2`` and its kin
 
 Tensors = Callable[..., Any]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -206,7 +290,6 @@ def _dequantized(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> t
         [_out_type(a), "float32", "float32"],
     ),
     batch=NEVER,
-    onnx=Onnx(builder="requantize"),
 )
 def requantize(a: Any) -> Callable[..., Triple]:
     """Round 32-bit sums to 8 bits over a calibrated range, or that of the data; no gradient.
@@ -234,3 +317,95 @@ def requantize(a: Any) -> Callable[..., Triple]:
         return found, torch.zeros_like(reach) if kind == "uint8" else -reach, reach
 
     return requantize
+
+
+# choosing the range to quantize from a histogram of values
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+_SMALL = 0.0001
+
+
+def _infer_threshold(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    bins, edges = ins
+    if bins is None and edges is not None and edges[0]:
+        bins = (edges[0] - 1,)
+    if bins is not None and edges is None and bins[0]:
+        edges = (bins[0] + 1,)
+    return [bins, edges], [one, one]
+
+
+def _smoothed(counts: torch.Tensor) -> torch.Tensor | None:
+    """Give empty bins a little of the others' weight; None if there are too few others."""
+    empty = counts == 0
+    missing, filled = int(empty.sum()), int((~empty).sum())
+    if not filled or _SMALL * missing >= filled:
+        return None
+    return counts + torch.where(empty, _SMALL, -_SMALL * missing / filled)
+
+
+def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, quantized: int) -> float:
+    """Return the Kullback-Leibler divergence of a clipped histogram and what few bins make of it."""
+    clipped = kept.clone()
+    clipped[0] = left
+    clipped[-1] += right
+    merged = kept.numel() // quantized
+    group = torch.arange(kept.numel(), device=kept.device).div(merged, rounding_mode="floor")
+    group = group.clamp(max=quantized - 1)
+    sums = kept.new_zeros(quantized).index_add(0, group, kept)
+    filled = kept.new_zeros(quantized).index_add(0, group, (kept != 0).to(kept.dtype))
+    share = torch.where(filled > 0, sums / filled.clamp(min=1), 0.0)[group]
+    coarse = _smoothed(torch.where(clipped != 0, share, 0.0))
+    fine = _smoothed(clipped)
+    if coarse is None or fine is None:
+        return float("inf")
+    fine, coarse = fine / fine.sum(), coarse / coarse.sum()
+    return float((fine * (fine / coarse).log()).sum())
+
+
+@bound(
+    "_contrib_calibrate_entropy",
+    [arg("hist"), arg("hist_edges")],
+    {"num_quantized_bins": Attr(integer(low=1), "number of bins that quantization leaves", 255)},
+    outputs=("threshold", "divergence"),
+    infer=_infer_threshold,
+    infer_type=lambda a, ins, outs: (["float32", "float32"], ["float32", "float32"]),
+    batch=NEVER,
+    onnx=Onnx(missing="calibration runs before a model is quantized, not inside it"),
+)
+def calibrate_entropy(a: Any) -> Callable[..., Pair]:
+    """Find the threshold at which clipping and quantizing a histogram loses least information; no gradient.
+
+    Shape:
+        hist: (B,) float32: counts over a range around 0.
+        hist_edges: (B + 1,) float32: edges of the bins.
+        threshold: (1,): the magnitude to clip at.
+        divergence: (1,): the Kullback-Leibler divergence there.
+
+    Source: MXNet 1.9.1 `_contrib_calibrate_entropy`; Migacz (2017), 8-bit inference with TensorRT.
+    """
+    quantized = a.num_quantized_bins
+
+    def calibrate_entropy(hist: torch.Tensor, edges: torch.Tensor) -> Pair:
+        bins = hist.numel()
+        if edges.numel() != bins + 1:
+            raise OpError(
+                f"_contrib_calibrate_entropy: hist_edges has {edges.numel()} elements, expected {bins + 1}"
+            )
+        middle, half = bins // 2, quantized // 2
+        if middle < half or bins < 2 * middle + 1:
+            raise OpError(
+                f"_contrib_calibrate_entropy: hist has {bins} bins, expected an odd number of at least {quantized}"
+            )
+        counts = hist.detach().cpu().double()  # every divergence is read
+        found = []
+        for reach in range(half, middle + 1):
+            start, stop = middle - reach, middle + reach + 1
+            kept = counts[start:stop].clone()
+            kept[0] = 0
+            found.append(_divergence(kept, counts[: start + 1].sum(), counts[stop:].sum(), quantized))
+        best = min(range(len(found)), key=found.__getitem__)
+        threshold = edges.detach()[middle + half + best + 1].reshape(1).float()
+        return threshold, beside(hist, [found[best]], torch.float32)
+
+    return calibrate_entropy

@@ -1,0 +1,324 @@
+#include "small.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "team.hpp"
+#include "vector.hpp"
+
+namespace dpmodule {
+
+// Few rows
+//
+// Some rows of the weight are read side by side, far enough ahead for memory to keep up.
+
+namespace {
+
+constexpr std::ptrdiff_t kAhead = 256;           // numbers of a row that are fetched before they are needed
+constexpr std::ptrdiff_t kLeastWeight = 131072;  // numbers of the weight that are worth a thread
+
+template <int Width, int Rows, int Units>
+DPMODULE_INLINE void some_units(const FewRows &run, std::ptrdiff_t unit) {
+    using V = Vector<Width>;
+    typename V::Floats sums[Rows][Units]{};
+    const float *weight = run.weight + unit * run.weight_gap;
+    const auto add = [&](std::ptrdiff_t k, std::ptrdiff_t count) __attribute__((always_inline)) {
+        typename V::Floats data[Rows];
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r) data[r] = V::load(run.data + r * run.data_gap + k, count);
+#pragma GCC unroll 4
+        for (int u = 0; u < Units; ++u) {
+            const typename V::Floats factors = V::load(weight + u * run.weight_gap + k, count);
+#pragma GCC unroll 4
+            for (int r = 0; r < Rows; ++r) sums[r][u] += factors * data[r];
+        }
+    };
+    std::ptrdiff_t k = 0;
+    for (; k + Width <= run.features; k += Width) {
+#pragma GCC unroll 4
+        for (int u = 0; u < Units; ++u) __builtin_prefetch(weight + u * run.weight_gap + k + kAhead);
+        add(k, Width);
+    }
+    if (k < run.features) add(k, run.features - k);
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+        for (int u = 0; u < Units; ++u) {
+            float sum = 0;
+            for (int i = 0; i < Width; ++i) sum += sums[r][u][i];
+            run.result[r * run.units + unit + u] = run.bias ? sum + run.bias[unit + u] : sum;
+        }
+    }
+}
+
+template <int Width, int Rows>
+DPMODULE_INLINE void units_between(const FewRows &run, std::ptrdiff_t unit, std::ptrdiff_t end) {
+    constexpr int kUnits = Width < 16 && Rows > 2 ? 2 : 4;  // as many sums as there are registers
+    for (; unit + kUnits <= end; unit += kUnits) some_units<Width, Rows, kUnits>(run, unit);
+    for (; unit < end; ++unit) some_units<Width, Rows, 1>(run, unit);
+}
+
+struct SomeUnits {
+    template <int Width>
+    DPMODULE_INLINE static void run(const FewRows &run, std::ptrdiff_t begin, std::ptrdiff_t end) {
+        switch (run.rows) {
+            case 1: return units_between<Width, 1>(run, begin, end);
+            case 2: return units_between<Width, 2>(run, begin, end);
+            case 3: return units_between<Width, 3>(run, begin, end);
+            default: return units_between<Width, 4>(run, begin, end);
+        }
+    }
+};
+
+}  // namespace
+
+void multiply_few_rows(const FewRows &run) {
+    in_ranges(run.units, std::min<std::ptrdiff_t>(run.threads, run.units * run.features / kLeastWeight),
+              [&](std::ptrdiff_t begin, std::ptrdiff_t end) { run_best<SomeUnits>(run, begin, end); });
+}
+
+// Pooling
+//
+// As many channels at a time as a vector holds; the last ones of a number that does not divide go over some again.
+
+namespace {
+
+constexpr std::ptrdiff_t kLeastRead = 131072;  // numbers that are worth a thread
+
+// The part of an image that a window covers along one axis.
+struct Range {
+    std::ptrdiff_t begin, end;
+};
+
+DPMODULE_INLINE Range covered(const Pooling &p, int axis, std::ptrdiff_t window) {
+    const std::ptrdiff_t begin = window * p.stride[axis] - p.pad[axis];
+    return {std::max<std::ptrdiff_t>(begin, 0), std::min(begin + p.kernel[axis], p.sizes[axis])};
+}
+
+template <int Width>
+DPMODULE_INLINE void some_channels(const Pooling &p, const float *image, Range rows, Range columns, float *to,
+                                   std::ptrdiff_t count) {
+    using V = Vector<Width>;
+    using Ints = typename V::Ints;
+    typename V::Floats best = typename V::Floats{} - std::numeric_limits<float>::infinity();
+    // as bits, of which only NaN has more than infinity; gcc compares floats with themselves one by one
+    Ints magnitude{};
+    for (std::ptrdiff_t y = rows.begin; y < rows.end; ++y) {
+        for (std::ptrdiff_t x = columns.begin; x < columns.end; ++x) {
+            const typename V::Floats now = V::load(image + (y * p.sizes[1] + x) * p.channels, count);
+            const Ints bits = reinterpret_cast<Ints>(now) & 0x7fffffff;
+            best = now > best ? now : best;
+            magnitude = bits > magnitude ? bits : magnitude;
+        }
+    }
+    best = magnitude > 0x7f800000 ? reinterpret_cast<typename V::Floats>(magnitude) : best;
+    V::store(to, best, count);
+}
+
+struct WindowsOfRows {
+    // The windows of some rows, those of all images counted one after the other.
+    template <int Width>
+    DPMODULE_INLINE static void run(const Pooling &p, std::ptrdiff_t row, std::ptrdiff_t end) {
+        float *to = p.result + row * p.counts[1] * p.channels;
+        for (; row < end; ++row) {
+            const float *image = p.data + row / p.counts[0] * p.sizes[0] * p.sizes[1] * p.channels;
+            const Range rows = covered(p, 0, row % p.counts[0]);
+            for (std::ptrdiff_t x = 0; x < p.counts[1]; ++x, to += p.channels) {
+                const Range columns = covered(p, 1, x);
+                const std::ptrdiff_t last = std::max<std::ptrdiff_t>(p.channels - Width, 0);
+                for (std::ptrdiff_t c = 0; c < last; c += Width) {
+                    some_channels<Width>(p, image + c, rows, columns, to + c, Width);
+                }
+                some_channels<Width>(p, image + last, rows, columns, to + last, p.channels);
+            }
+        }
+    }
+};
+
+}  // namespace
+
+void max_pool(const Pooling &pooling) {
+    const std::ptrdiff_t rows = pooling.images * pooling.counts[0];
+    const std::ptrdiff_t read = rows * pooling.counts[1] * pooling.channels * pooling.kernel[0] * pooling.kernel[1];
+    in_ranges(rows, std::min({std::ptrdiff_t{pooling.threads}, rows, read / kLeastRead}),
+              [&](std::ptrdiff_t begin, std::ptrdiff_t end) { run_best<WindowsOfRows>(pooling, begin, end); });
+}
+
+// Softmax of short rows
+//
+// As many rows as a vector has numbers are turned round, so that each class of all of them is one vector.
+
+namespace {
+
+// Rows beyond those that there are count as zeros.
+template <int Width>
+DPMODULE_INLINE void some_rows(const float *scores, float *result, std::ptrdiff_t rows, std::ptrdiff_t classes) {
+    using V = Vector<Width>;
+    using Floats = typename V::Floats;
+    float turned[kMostClasses][Width] = {};
+    for (std::ptrdiff_t row = 0; row < rows; ++row) {
+        for (std::ptrdiff_t k = 0; k < classes; ++k) turned[k][row] = scores[row * classes + k];
+    }
+    Floats largest = V::load(turned[0]), sum{};
+    for (std::ptrdiff_t k = 1; k < classes; ++k) {
+        const Floats now = V::load(turned[k]);
+        largest = now > largest ? now : largest;
+    }
+    for (std::ptrdiff_t k = 0; k < classes; ++k) {
+        const Floats below = V::load(turned[k]) - largest;
+        const typename V::Exponent e = V::exponent(V::between(below, -87.0f, 0.0f));
+        const Floats power = below < -87.0f ? Floats{} : e.part * e.scale + e.scale;  // NaN stays
+        sum += power;
+        V::store(turned[k], power, Width);
+    }
+    for (std::ptrdiff_t k = 0; k < classes; ++k) V::store(turned[k], V::load(turned[k]) / sum, Width);
+    for (std::ptrdiff_t row = 0; row < rows; ++row) {
+        for (std::ptrdiff_t k = 0; k < classes; ++k) result[row * classes + k] = turned[k][row];
+    }
+}
+
+struct AllRows {
+    template <int Width>
+    DPMODULE_INLINE static void run(const Softmax &run) {
+        for (std::ptrdiff_t row = 0; row < run.rows; row += Width) {
+            const std::ptrdiff_t at = row * run.classes, rows = std::min<std::ptrdiff_t>(Width, run.rows - row);
+            some_rows<Width>(run.scores + at, run.result + at, rows, run.classes);
+        }
+    }
+};
+
+}  // namespace
+
+void softmax(const Softmax &run) { run_best<AllRows>(run); }
+
+// Numbers that are not finite
+
+namespace {
+
+// A number less itself is 0 if it is finite, else NaN, which a sum keeps.
+struct DifferencesVanish {
+    // Eight runs are read side by side: memory delivers half as much again as for one.
+    template <int Width>
+    DPMODULE_INLINE static bool run(const float *at, std::ptrdiff_t count) {
+        using V = Vector<Width>;
+        constexpr int kRuns = 8;
+        const std::ptrdiff_t run = count / (kRuns * Width) * Width;
+        typename V::Floats sums[kRuns] = {};
+        for (std::ptrdiff_t i = 0; i < run; i += Width) {
+#pragma GCC unroll 8
+            for (int k = 0; k < kRuns; ++k) {
+                const typename V::Floats now = V::load(at + k * run + i);
+                sums[k] += now - now;
+            }
+        }
+        float each[kRuns * Width], sum = 0;
+        std::memcpy(each, sums, sizeof each);
+        for (const float one : each) sum += one;
+        for (std::ptrdiff_t i = kRuns * run; i < count; ++i) sum += at[i] - at[i];
+        return sum == 0;
+    }
+};
+
+}  // namespace
+
+bool all_finite(const float *at, std::ptrdiff_t count) { return run_best<DifferencesVanish>(at, count); }
+
+// Equal numbers
+
+namespace {
+
+struct GroupItem {
+    std::uint64_t number;  // above the least one
+    std::int64_t place;
+};
+
+constexpr int digit_bits = 11;
+constexpr std::size_t digits = std::size_t{1} << digit_bits;
+
+// Sort by one digit, those that are equal in the order in which they come.
+void sort_by_digit(const GroupItem *from, GroupItem *to, std::size_t count, int shift) {
+    std::size_t starts[digits + 1] = {};
+    const auto digit = [shift](const GroupItem &item) { return (item.number >> shift) & (digits - 1); };
+    for (std::size_t i = 0; i < count; ++i) ++starts[digit(from[i]) + 1];
+    for (std::size_t i = 0; i < digits; ++i) starts[i + 1] += starts[i];
+    for (std::size_t i = 0; i < count; ++i) to[starts[digit(from[i])]++] = from[i];
+}
+
+}  // namespace
+
+bool group_numbers(const Groups &call) {
+    call.found = 0;
+    if (!call.count) return true;
+    const std::unique_ptr<GroupItem[]> memory(new (std::nothrow) GroupItem[2 * call.count]);
+    if (!memory) return false;
+    GroupItem *items = memory.get(), *other = items + call.count;
+    const auto ends = std::minmax_element(call.numbers, call.numbers + call.count);
+    const std::uint64_t least = static_cast<std::uint64_t>(*ends.first);
+    const std::uint64_t range = static_cast<std::uint64_t>(*ends.second) - least;
+    for (std::size_t i = 0; i < call.count; ++i) {
+        items[i] = {static_cast<std::uint64_t>(call.numbers[i]) - least,
+                    call.given ? call.given[i] : static_cast<std::int64_t>(i)};
+    }
+    for (int shift = 0; shift < 64 && range >> shift; shift += digit_bits) {
+        sort_by_digit(items, other, call.count, shift);
+        std::swap(items, other);
+    }
+    for (std::size_t i = 0; i < call.count; ++i) {
+        call.places[i] = items[i].place;
+        if (i && items[i].number == items[i - 1].number) continue;
+        call.distinct[call.found] = static_cast<std::int64_t>(items[i].number + least);
+        call.starts[call.found++] = static_cast<std::int64_t>(i);
+    }
+    return true;
+}
+
+// Windows as rows
+
+namespace {
+
+// Calls `run(element, numbers)` for every element of every window: where its first channel lies in the rows, and in the
+// image, null in the padding.
+template <class Run>
+void each_element(const ImageWindows &w, const Run &run) {
+    const std::ptrdiff_t area = w.kernel[0] * w.kernel[1];
+    float *row = w.rows;
+    for (std::ptrdiff_t n = 0; n < w.number; ++n) {
+        for (std::ptrdiff_t y = 0; y < w.counts[0]; ++y) {
+            for (std::ptrdiff_t x = 0; x < w.counts[1]; ++x, row += w.channels * area) {
+                for (std::ptrdiff_t k = 0; k < area; ++k) {
+                    const std::ptrdiff_t down = y * w.stride[0] - w.pad[0] + k / w.kernel[1] * w.dilate[0];
+                    const std::ptrdiff_t across = x * w.stride[1] - w.pad[1] + k % w.kernel[1] * w.dilate[1];
+                    const bool inside = down >= 0 && down < w.sizes[0] && across >= 0 && across < w.sizes[1];
+                    float *from = w.image + n * w.gaps[0] + down * w.gaps[2] + across * w.gaps[3];
+                    run(row + k, inside ? from : nullptr, area);
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+void unfold(const ImageWindows &w) {
+    each_element(w, [&w](float *to, const float *from, std::ptrdiff_t area) {
+        const std::ptrdiff_t gap = w.gaps[1];
+        if (from) {
+            for (std::ptrdiff_t c = 0; c < w.channels; ++c) to[c * area] = from[c * gap];
+        } else {
+            for (std::ptrdiff_t c = 0; c < w.channels; ++c) to[c * area] = 0;
+        }
+    });
+}
+
+void fold(const ImageWindows &w) {
+    each_element(w, [&w](const float *from, float *to, std::ptrdiff_t area) {
+        const std::ptrdiff_t gap = w.gaps[1];
+        if (!to) return;
+        for (std::ptrdiff_t c = 0; c < w.channels; ++c) to[c * gap] += from[c * area];
+    });
+}
+
+}  // namespace dpmodule
