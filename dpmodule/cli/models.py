@@ -254,20 +254,17 @@ def _read_pair(place: ModelPlace, graph: str | None, params: str | None) -> Mode
         raise ArgumentError(f"{place.path} is a graph; which file holds its parameters? --params FILE")
     else:
         values = read_values(place.path if params is None else params)
-    known = {*net.list_arguments(), *net.list_auxiliary_states()}
-    extra = sorted(set(values) - known)
+    arg_params, aux_params, extra = split_values(net, values)
     if extra:
-        raise FileFormatError(f"{params or place.path}: holds {', '.join(extra)}, which the graph has not")
-    return Model(place, net, *split_values(net, values))
+        raise FileFormatError(
+            f"{params or place.path}: holds {', '.join(sorted(extra))}, which the graph has not"
+        )
+    return Model(place, net, arg_params, aux_params)
 
 
-def split_values(net: Symbol, values: Params) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-    """Return the parameters and the auxiliary states of a network, of both by name."""
-    states = set(net.list_auxiliary_states())
-    return (
-        {name: value for name, value in values.items() if name not in states},
-        {name: value for name, value in values.items() if name in states},
-    )
+def split_values(net: Symbol, values: Params) -> tuple[checkpoint.Params, checkpoint.Params, list[str]]:
+    """Return the parameters and the auxiliary states of a network, of both by name, and the other names."""
+    return checkpoint.split_params(values, lambda: (net.list_arguments(), net.list_auxiliary_states()))
 
 
 def _graph(place: ModelPlace, graph: str | None) -> Symbol:

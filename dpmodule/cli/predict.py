@@ -65,7 +65,7 @@ def _scores(
     )
     batches = io.NDArrayIter(samples.x, None, min(args.batch_size, len(samples.x)), data_name=name)
     module.bind(batches.provide_data, for_training=False)
-    module.set_params(*split_values(found.net, found.values))
+    module.set_params(*split_values(found.net, found.values)[:2])
     outputs = module.predict(batches, always_output_list=True)
     if len(outputs) != 1 or outputs[0].ndim != 2:
         shown = ", ".join(f"{name} {o.shape}" for name, o in zip(found.net.list_outputs(), outputs))

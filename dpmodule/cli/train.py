@@ -210,7 +210,7 @@ def preload(module: Module, args: argparse.Namespace, values: Mapping[str, NDArr
     there = os.path.exists(states)
     if not there:
         print(f"note: there is no {states}, so the optimizer starts anew", file=sys.stderr)
-    module.preload(*split_values(module.symbol, values), states if there else None)
+    module.preload(*split_values(module.symbol, values)[:2], states if there else None)
 
 
 def choose(args: argparse.Namespace, loaded: SavedNetwork | None, parts: Sequence[Samples]) -> Start:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..base import ArgumentError, DTypeError, FileError, FileFormatError, MissingPackageError, dtype_name
+from ..checkpoint import split_params
 from ..compat.libinfo import __version__
 from ..files import Writer, naming_errors, read_settled, write_set
 from ..graph.node import printable
@@ -304,14 +305,11 @@ def load_pretrained(folder: str | os.PathLike[str], revision: str | None = None)
     problems = _misfits(symbol, params, config)
     if problems:
         raise FileFormatError(f"{path}: {'; '.join(problems)}")
-    states = set(symbol.list_auxiliary_states())
-    return Pretrained(
-        symbol,
-        {name: array for name, array in params.items() if name not in states},
-        {name: array for name, array in params.items() if name in states},
-        config,
-        _read_preprocessor(os.path.join(path, PREPROCESSOR_FILE)),
-    )
+    names = (symbol.list_arguments(), symbol.list_auxiliary_states())
+    arg_params, aux_params, _ = split_params(params, lambda: names)
+    preprocessor_file = os.path.join(path, PREPROCESSOR_FILE)
+    preprocessor = _read_json(preprocessor_file) if os.path.exists(preprocessor_file) else {}
+    return Pretrained(symbol, arg_params, aux_params, config, preprocessor)
 
 
 def _read_json(path: str) -> dict[str, Any]:
@@ -352,7 +350,3 @@ def _is_input(found: Any) -> bool:
     except DTypeError:
         return False
     return isinstance(shape, list) and all(type(each) is int and each >= 0 for each in shape)
-
-
-def _read_preprocessor(path: str) -> dict[str, Any]:
-    return _read_json(path) if os.path.exists(path) else {}
