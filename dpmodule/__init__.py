@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 _collects = gc.isenabled()
 gc.disable()  # so many new objects would set off a collection, which would look through all of torch's as well
 try:
-    from .compat import lazy
+    from ._core import lazy
 
     lazy.install_paths()
     from . import (
@@ -23,9 +23,9 @@ try:
         initializer,
         io,
         kvstore,
+        log,
         lr_scheduler,
         metric,
-        mode,
         module,
         monitor,
         name,
@@ -45,9 +45,8 @@ try:
     from . import symbol as sym
     from .attribute import AttrScope
     from .base import MXNetError
-    from .compat import log
-    from .compat.libinfo import __version__ as __version__
     from .context import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_info, num_gpus
+    from .libinfo import __version__ as __version__
     from .monitor import Monitor
     from .ndarray import NDArray, waitall
     from .symbol import Symbol
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
         hogwild,
         image,
         interop,
+        libinfo,
         model,
         onnx,
         operator,
@@ -90,13 +90,13 @@ if TYPE_CHECKING:
         rnn,
         runtime,
         streams,
+        symbol_doc,
         test_utils,
         visualization,
     )
     from . import image as img
     from . import random as rnd
     from . import visualization as viz
-    from .compat import libinfo, symbol_doc
     from .executor import engine
     from .hogwild import AsyncExecutor, DataFeedDesc, InMemoryDataset, QueueDataset
     from .module import executor_manager
@@ -113,7 +113,7 @@ _LATER = {
     "image": "image",
     "img": "image",
     "interop": "interop",
-    "libinfo": "compat.libinfo",
+    "libinfo": "libinfo",
     "misc": "misc",
     "model": "model",
     "onnx": "onnx",
@@ -125,7 +125,7 @@ _LATER = {
     "rnn": "rnn",
     "runtime": "runtime",
     "streams": "streams",
-    "symbol_doc": "compat.symbol_doc",
+    "symbol_doc": "symbol_doc",
     "test_utils": "test_utils",
     "visualization": "visualization",
     "viz": "visualization",
@@ -184,7 +184,6 @@ __all__ = [
     "metric",
     "misc",
     "mod",
-    "mode",
     "model",
     "module",
     "mon",

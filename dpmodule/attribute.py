@@ -7,8 +7,8 @@ from collections import defaultdict
 from types import TracebackType
 from typing import ClassVar
 
+from ._core import lazy
 from .base import ArgumentError
-from .compat import lazy
 
 __all__ = ["BARE_KEYS", "AttrScope", "bare_suffix", "current", "is_free", "stored_key", "subgraph_name"]
 

@@ -19,12 +19,11 @@ from typing import Any
 
 import torch
 
-from . import mode
+from ._core import lazy, mode
+from ._core.mode import is_recording, is_training, set_recording, set_training
 from .base import ArgumentError, DTypeError, StateError
-from .compat import lazy
 from .graph import Entry
 from .graph import Node as GraphNode
-from .mode import is_recording, is_training, set_recording, set_training
 from .ndarray import NDArray, tape
 from .ndarray.differentiate import differentiate
 from .ops.attrs import to_text

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from .compat import lazy
+from ._core import lazy
 
 __all__ = [
     "ArgumentError",

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import torch
 
+from ._core import lazy
 from .base import ArgumentError, DeviceError
-from .compat import lazy
 
 __all__ = [
     "Context",

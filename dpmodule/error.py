@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ._core import lazy
 from .base import MXNetError as MXNetError
-from .compat import lazy
 
 __all__ = ["InternalError", "MXNetError"]
 

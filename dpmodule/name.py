@@ -6,7 +6,7 @@ import threading
 from types import TracebackType
 from typing import ClassVar
 
-from .compat import lazy
+from ._core import lazy
 
 __all__ = ["NameManager", "Prefix", "current"]
 

@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
+from ._core import lazy
 from .base import ArgumentError, StateError
-from .compat import lazy
 
 __all__ = [
     "Counter",

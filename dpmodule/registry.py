@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
+from ._core import lazy
 from .base import ArgumentError, SignatureError, did_you_mean
-from .compat import lazy
 
 __all__ = ["Registry", "get_alias_func", "get_create_func", "get_register_func", "get_registry"]
 

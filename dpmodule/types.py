@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias
 
-from .compat import lazy
+from ._core import lazy
 
 if TYPE_CHECKING:
     from types import EllipsisType

@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from . import mode
+from ._core import lazy, mode
+from ._devices.precision import is_tf32, set_tf32
 from .base import ArgumentError, MXNetError
-from .compat import lazy
 from .context import Context, gpu_memory_info, num_gpus
-from .devices.precision import is_tf32, set_tf32
 from .executor import keep_large_blocks
 
 __all__ = [

@@ -12,8 +12,8 @@ from os import PathLike
 from shutil import which
 from typing import Any
 
+from ._core import lazy
 from .base import ArgumentError, MissingPackageError, Shape, ShapeError
-from .compat import lazy
 from .graph import Graph, Node, infer_shapes
 from .graph.node import printable
 from .graph.picture import LARGEST, color, detail, draw

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import dpmodule as mx
-from dpmodule import files
+from dpmodule import _files as files
+from dpmodule._files import likely_kind
 from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError
-from dpmodule.files import likely_kind
 from helpers.spawned import killed_while_writing
 
 PAGE = b"<!DOCTYPE html><html><body>404 Not Found</body></html>"

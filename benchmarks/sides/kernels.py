@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dpmodule.compat import torch_private
+from dpmodule._core import torch_private
 
 from ..kernel_calls import Replay, recorded
 from .language import Model

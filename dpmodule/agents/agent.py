@@ -19,8 +19,8 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
+from .._files import read_settled
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import read_settled
 
 _NAMES = (
     "batch_sort",

@@ -13,8 +13,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from .._files import read_settled, write_set
 from ..base import FileFormatError
-from ..files import read_settled, write_set
 from .agent import Agent, options_file, packed_options, whole
 from .dictionary import DictionaryAgent
 

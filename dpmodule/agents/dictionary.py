@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .._files import read_settled, write_atomically
 from ..base import ArgumentError, FileFormatError
-from ..files import read_settled, write_atomically
 from .agent import Agent
 
 _WORDS = re.compile(r"\w+|[^\w\s]|\n")

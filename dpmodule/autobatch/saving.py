@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .._files import read_settled, settle, write_set
 from ..base import FileFormatError
-from ..files import read_settled, settle, write_set
 from . import text_format
 from .arguments import file_name
 from .builders import composed, lstm, rnn

@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .. import checkpoint, context, environment, native, symbol
+from .. import checkpoint, context, native, symbol
+from .._core import environment
+from .._files import regular_file
 from ..base import ArgumentError, FileError, MXNetError, dtype_name
 from ..executor import passes
-from ..files import regular_file
 from ..graph.node import printable
 from ..module import Module
 from ..ndarray import NDArray, safetensors

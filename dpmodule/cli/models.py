@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import checkpoint, interop, ndarray, symbol
+from .._files import likely_kind, regular_file, settle, write_atomically
 from ..base import ArgumentError, FileFormatError, MXNetError, dtype_name
-from ..files import likely_kind, regular_file, settle, write_atomically
 from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
 from ..ndarray import NDArray, safetensors
 from ..ndarray.binary_reader import LIST_MAGIC

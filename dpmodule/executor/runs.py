@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .. import mode
+from .._core import mode
+from .._devices.generators import generator
 from ..context import Context
-from ..devices.generators import generator
 from ..graph import Node
 from ..ndarray import NDArray
 from ..ops.spec import Env

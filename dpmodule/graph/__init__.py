@@ -2,7 +2,7 @@
 
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from .infer import InferredBody as InferredBody
 from .infer import infer_shapes as infer_shapes
 from .infer import infer_types as infer_types

@@ -1,6 +1,6 @@
 """Images (`mx.image`, `mx.img`): reading, changing and drawing them, and iterators over them."""
 
-from ..compat import lazy
+from .._core import lazy
 from .augment import Augmenter as Augmenter
 from .augment import BrightnessJitterAug as BrightnessJitterAug
 from .augment import CastAug as CastAug

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from .._files import Writer, likely_kind, read_settled, regular_file
 from ..base import ArgumentError, DTypeError, FileError, FileFormatError
-from ..files import Writer, likely_kind, read_settled, regular_file
 from ..ndarray import NDArray, from_torch, safetensors
 from ..ops.dtypes import name_of
 

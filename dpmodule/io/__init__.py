@@ -2,7 +2,7 @@
 
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from .arrays import NDArrayIter as NDArrayIter
 from .convert import as_data_iter as as_data_iter
 from .desc import DataDesc as DataDesc

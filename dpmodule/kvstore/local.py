@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from .._core import torch_private
+from .._devices.device_transfer import fetched, send
+from .._files import write_atomically
 from ..base import ArgumentError, ShapeError, StateError
-from ..compat import torch_private
 from ..context import Context, cpu
-from ..devices.device_transfer import fetched, send
-from ..files import write_atomically
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from ..optimizer import Optimizer, Updater, get_updater

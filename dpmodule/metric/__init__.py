@@ -2,7 +2,7 @@
 
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import base
 from .base import EvalMetric as EvalMetric
 from .base import alias as alias

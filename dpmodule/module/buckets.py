@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._files import read_settled
 from ..base import ArgumentError, FileFormatError
 from ..checkpoint import load_params as load_params
 from ..checkpoint import save_checkpoint
-from ..files import read_settled
 from ..name import NameManager
 from ..ndarray import NDArray, array, serial
 from ..ops.attrs import literal

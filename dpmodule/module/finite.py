@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 
 from .. import native
+from .._core import torch_private
+from .._devices import generators
+from .._devices.device_transfer import HostCopy
 from ..base import ArgumentError, NonFiniteError, StateError
-from ..compat import torch_private
-from ..devices import generators
-from ..devices.device_transfer import HostCopy
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray

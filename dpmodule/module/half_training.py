@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError
 from ..context import Context
-from ..devices.single_thread import single_thread
 from ..symbol.half import LOSS_SCALE, HalfRules
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from .._core import lazy
 from ..base import ArgumentError, StateError
-from ..compat import lazy
 from ..context import Context
 from ..executor import run_options
 from ..io import DataDesc

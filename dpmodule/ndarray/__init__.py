@@ -8,7 +8,7 @@ in a submodule (`nd.contrib`, `nd.linalg`, `nd.random`, `nd.sparse`, `nd.image`)
 import functools
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import _internal as _internal
 from . import contrib as contrib
 from . import methods as methods

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from .cached_op import CachedOp as CachedOp
 from .handle import Handle
 from .ndarray import NDArray

@@ -16,8 +16,8 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from .._files import likely_kind
 from ..base import DTypeError, FileFormatError, MXNetError, OutOfMemoryError, dtype_from_code
-from ..files import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._core import lazy
 from ..base import ArgumentError, ShapeError
-from ..compat import lazy
 from .creation import full, zeros
 from .handle import Handle
 from .ndarray import NDArray

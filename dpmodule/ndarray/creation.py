@@ -14,10 +14,10 @@ import numpy as np
 import torch
 import torch.utils.dlpack
 
-from .. import mode
+from .._core import mode
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, DTypeError, OutOfMemoryError, ShapeError
 from ..context import Context, gpu_module, is_gpu, num_gpus
-from ..devices.single_thread import single_thread
 from ..ops import get
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose, mark_own

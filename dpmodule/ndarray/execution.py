@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from .. import mode
+from .._core import mode
+from .._devices.generators import generator
 from ..base import MXNetError
 from ..context import Context
-from ..devices.generators import generator
 from ..ops import shapes
 from ..ops.sparse import SparseCall, leaf_of, note_fallback, rule_of
 from ..ops.spec import Env, Op

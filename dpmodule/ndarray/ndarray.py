@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from .. import mode
+from .._core import lazy, mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..base import integer_types as integer_types
 from ..base import numeric_types as numeric_types
-from ..compat import lazy
 from ..context import Context, gpu_module, is_gpu
 from ..ops import get
 from ..ops.dtypes import name_of

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from .convert import is_number
 from .handle import Handle, Out
 from .op_functions import face, face_of, names_in

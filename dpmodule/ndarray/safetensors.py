@@ -17,9 +17,9 @@ from typing import IO
 
 import torch
 
+from .._files import likely_kind, regular_file, settle
 from ..base import ArgumentError, FileError, FileFormatError
 from ..context import cpu
-from ..files import likely_kind, regular_file, settle
 from ..ops.shapes import prod
 from .convert import bytes_of
 from .handle import Handle

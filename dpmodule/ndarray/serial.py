@@ -25,10 +25,10 @@ from typing import IO, Any, cast
 
 import torch
 
-from .. import mode
+from .._core import mode
+from .._files import likely_kind, regular_file, settle, write_atomically
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
 from ..context import cpu
-from ..files import likely_kind, regular_file, settle, write_atomically
 from ..ops.dtypes import name_of
 from . import binary_reader, safetensors
 from .binary_reader import LIST_MAGIC, V2, V3

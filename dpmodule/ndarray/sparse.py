@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..compat import lazy
+from .._core import lazy
 from .csr import CSRNDArray
 from .op_functions import face_of, names_in
 from .ragged import RaggedNDArray

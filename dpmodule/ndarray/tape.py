@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 
-from .. import mode
+from .._core import mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..context import Context
 from ..ops.exposure import expose

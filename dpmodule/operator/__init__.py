@@ -4,7 +4,7 @@ A class derived from `CustomOpProp`, registered under a name, describes an opera
 ``mx.sym.Custom(..., op_type=name)`` and ``mx.nd.Custom`` apply it.
 """
 
-from ..compat import lazy
+from .._core import lazy
 from .base import CustomOp as CustomOp
 from .base import CustomOpProp as CustomOpProp
 from .python_op import NDArrayOp as NDArrayOp

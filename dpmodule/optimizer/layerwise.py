@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from .._devices.device_transfer import beside
 from ..base import ArgumentError
-from ..devices.device_transfer import beside
 from ..ndarray import NDArray
 from .base import momentum_of, register
 from .group import Group, Key

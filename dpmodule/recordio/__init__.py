@@ -1,6 +1,6 @@
 """Record files (`mx.recordio`): many payloads in one file, such as images with their labels."""
 
-from ..compat import lazy
+from .._core import lazy
 from .dataset import RecordDataset as RecordDataset
 from .files import MXIndexedRecordIO as MXIndexedRecordIO
 from .files import MXRecordIO as MXRecordIO

@@ -1,6 +1,6 @@
 """Recurrent cells, iterators over sentences and their checkpoints (`mx.rnn`)."""
 
-from ..compat import lazy
+from .._core import lazy
 from .base import BaseRNNCell as BaseRNNCell
 from .base import RNNParams as RNNParams
 from .base import rnn_unroll as rnn_unroll

@@ -19,8 +19,8 @@ from multiprocessing import reduction, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from .._devices import shared_memory
 from ..base import ArgumentError, StateError
-from ..devices import shared_memory
 from . import child
 from .child import START, Link, Passed
 from .crash_note import state_of

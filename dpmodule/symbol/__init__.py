@@ -7,7 +7,7 @@ namespace in a submodule (`sym.contrib`, `sym.linalg`, ...), those with one in `
 import functools
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import contrib as contrib
 from . import op_functions
 from .creation import arange as arange

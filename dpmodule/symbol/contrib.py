@@ -9,7 +9,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..compat import lazy
+from .._core import lazy
 from .creation import full
 from .op_functions import face_of, names_in
 from .symbol import Symbol, call

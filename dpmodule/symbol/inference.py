@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any, SupportsIndex
 
-from .. import mode
+from .._core import mode
 from ..attribute import BARE_KEYS, bare_suffix, is_free, stored_key
 from ..base import ArgumentError, DTypeError, OpError, Shape, dtype_name, np_dtype
 from ..graph import Graph, Node, infer_shapes, infer_types

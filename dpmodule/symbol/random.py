@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from ..ndarray.convert import is_number
 from .op_functions import face_of, names_in
 from .symbol import Symbol, face

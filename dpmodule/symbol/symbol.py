@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from .._core import lazy
 from ..attribute import stored_key
 from ..base import (
     ArgumentError,
@@ -15,7 +16,6 @@ from ..base import (
     MXNetError,
     NotImplementedForSymbol,
 )
-from ..compat import lazy
 from ..graph import Entry, Graph, Node
 from ..ndarray.convert import is_number
 from ..ndarray.methods import fluent
@@ -465,7 +465,7 @@ class Symbol:
             fname: path of the file.
             remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
         """
-        from ..files import write_atomically
+        from .._files import write_atomically
 
         write_atomically(fname, self.tojson(remove_amp_cast).encode("utf-8"))
 
@@ -635,7 +635,7 @@ def load(fname: str) -> Symbol:
         FileFormatError: the file is not a symbol; the text names the file.
         FileError: it cannot be read.
     """
-    from ..files import read_settled
+    from .._files import read_settled
 
     raw = read_settled(fname)
     try:

@@ -12,8 +12,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node as TorchNode
 from torch.utils import _pytree as pytree
 
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, MXNetError
-from ..devices.single_thread import single_thread
 from ..ndarray import NDArray
 from .symbol import Group, Symbol
 from .torch_export import export, functional, leaf_names, user_inputs, writes_simply

@@ -1,6 +1,6 @@
 """Helpers for tests: comparisons, gradient checks, random arrays, statistics (`mx.test_utils`)."""
 
-from ..compat import lazy
+from .._core import lazy
 from .compare import almost_equal as almost_equal
 from .compare import assert_allclose as assert_allclose
 from .compare import assert_almost_equal as assert_almost_equal

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule._devices import precision
 from dpmodule.base import ArgumentError
-from dpmodule.devices import precision
 from helpers.nets import lenet
 from helpers.programs import run_program
 
@@ -48,7 +48,7 @@ if not hasattr(torch.backends.cudnn, "conv"):
 torch.backends.cuda.matmul.fp32_precision = "tf32"
 torch.backends.cudnn.conv.fp32_precision = "tf32"
 torch.backends.cudnn.rnn.fp32_precision = "ieee"
-from dpmodule.devices import precision
+from dpmodule._devices import precision
 assert precision.is_tf32()
 torch.backends.cudnn.conv.fp32_precision = "ieee"
 torch.backends.cudnn.rnn.fp32_precision = "tf32"

@@ -1,6 +1,6 @@
 """Automatic mixed precision for symbols: casts that let costly operators run in 16 bits."""
 
-from ...compat import lazy
+from ..._core import lazy
 from . import amp as amp
 from .amp import convert_bucketing_module as convert_bucketing_module
 from .amp import convert_model as convert_model

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from ..._core import lazy
 from ...base import ArgumentError, StateError, dtype_code
-from ...compat import lazy
 from ...graph import Graph, Node
 from ...module import BaseModule, BucketingModule
 from ...module.finite import are_finite

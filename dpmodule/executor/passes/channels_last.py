@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import torch
 
-from ...devices.precision import likes_channels_last
+from ..._devices.precision import likes_channels_last
 from ..lowering import Lowered, Step
 
 

@@ -1,6 +1,6 @@
 """Layers: functions that write operators and parameters into the present program."""
 
-from ...compat import lazy
+from ..._core import lazy
 from .elementwise import abs as abs
 from .elementwise import cast as cast
 from .elementwise import clip as clip

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from ..._core.mode import integers_carried
 from ...base import OpError, Shape, ShapeError, dtype_from_code
-from ...mode import integers_carried
 from ..attrs import boolean, dtype, integer, optional, shape, string
 from ..dtypes import name_of, torch_dtype
 from ..registry import bound, declare, op, pure

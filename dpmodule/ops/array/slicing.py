@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import beside
 from ...base import OpError, Shape, ShapeError
-from ...devices.device_transfer import beside
 from ..attrs import integer, ints_or_none, optional, real, shape
 from ..registry import bound, pure
 from ..shapes import first_type, from_data, normal_axis, output_shape, unify

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._devices.device_transfer import beside, on_device
 from ...base import OpError, Shape, ShapeError
-from ...devices.device_transfer import beside, on_device
 from ..attrs import AttrType, boolean, integer, real, reals
 from ..dtypes import single
 from ..registry import op, pure

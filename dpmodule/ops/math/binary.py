@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ...compat.torch_private import is_batched
-from ...devices.device_transfer import beside
+from ..._core.torch_private import is_batched
+from ..._devices.device_transfer import beside
 from ..attrs import boolean, real
 from ..registry import bound, declare
 from ..shapes import broadcasting, same

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from ..._devices.device_transfer import beside
 from ...base import Shape
-from ...devices.device_transfer import beside
 from ..attrs import boolean, optional, real
 from ..registry import bound, declare
 from ..shapes import forward, same, typed

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
+from ..._devices.device_transfer import beside
 from ...base import OpError, Shape, ShapeError
-from ...compat import torch_private
-from ...devices.device_transfer import beside
 from ..attrs import boolean, choice, integer, optional, shape
 from ..dtypes import HALF
 from ..recording import is_recorded, is_traced

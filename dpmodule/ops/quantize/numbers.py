@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import beside
 from ...base import DTypeError, OpError, Shape
-from ...devices.device_transfer import beside
 from ..attrs import choice, integer, optional, real
 from ..dtypes import name_of, torch_dtype
 from ..registry import bound

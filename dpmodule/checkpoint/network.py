@@ -20,33 +20,12 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import SupportsIndex
 
-from .base import ArgumentError, FileError, FileFormatError
-from .compat import lazy
-from .files import Writer, read_settled, regular_file, settle, write_set
-from .ndarray import NDArray, safetensors, serial
-from .ndarray.convert import bytes_of
-from .symbol import Symbol, load_json
-from .symbol import load as load_symbol
-
-__all__ = [
-    "FORMATS",
-    "LAST",
-    "SYMBOL",
-    "epochs",
-    "files",
-    "load_checkpoint",
-    "load_params",
-    "load_states",
-    "params_file",
-    "run_file",
-    "params_files",
-    "save_checkpoint",
-    "saved_symbol",
-    "states_file",
-    "symbol_file",
-]
-
-lazy.publish(__name__, __all__)
+from .._files import Writer, read_settled, regular_file, settle, write_set
+from ..base import ArgumentError, FileError, FileFormatError
+from ..ndarray import NDArray, safetensors, serial
+from ..ndarray.convert import bytes_of
+from ..symbol import Symbol, load_json
+from ..symbol import load as load_symbol
 
 Params = dict[str, NDArray]
 Epoch = SupportsIndex | str

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Write the type stubs of what is made from operator declarations at run time.
 
-    python .ci/stubs.py           write the files
-    python .ci/stubs.py --check   change nothing; exit 1 when one is not current
+    python tools/stubs.py           write the files
+    python tools/stubs.py --check   change nothing; exit 1 when one is not current
 
 `dpmodule/ndarray/op.pyi` and `dpmodule/symbol/op.pyi` list the operators as functions,
 `dpmodule/ndarray/methods.pyi` the operators that are methods of arrays. `dpmodule/ops/lazy_operators.json` says which
@@ -22,14 +22,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from dpmodule.compat.lazy import Method  # noqa: E402 (the tree this file stands in, not an installed package)
+from dpmodule._core.lazy import Method  # noqa: E402 (the tree this file stands in, not an installed package)
 from dpmodule.ndarray import NDArray  # noqa: E402
 from dpmodule.ndarray.methods import FLUENT  # noqa: E402
 from dpmodule.ndarray.op_functions import names_in  # noqa: E402
 from dpmodule.ops import get  # noqa: E402
 from dpmodule.ops.spec import REQUIRED, Op  # noqa: E402
 
-NOTE = '"""Made by .ci/stubs.py from the operator declarations; do not edit."""\n'
+NOTE = '"""Made by tools/stubs.py from the operator declarations; do not edit."""\n'
 ARRAY_OUT = "out: NDArray | Sequence[NDArray] | None = None"
 
 
@@ -218,7 +218,7 @@ def main(arguments: list[str]) -> int:
         if "--check" not in arguments:
             target.write_text(text)
     for path in stale:
-        print(f"{path}: {'not current; run python .ci/stubs.py' if '--check' in arguments else 'written'}")
+        print(f"{path}: {'not current; run python tools/stubs.py' if '--check' in arguments else 'written'}")
     return int(bool(stale) and "--check" in arguments)
 
 

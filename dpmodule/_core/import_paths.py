@@ -15,10 +15,7 @@ MOVED = {
     "contrib.symbol": "symbol.contrib",
     "engine": "executor.engine",
     "executor_manager": "module.executor_manager",
-    "libinfo": "compat.libinfo",
-    "log": "compat.log",
     "module.executor_group": "module.group.executor_group",
-    "symbol_doc": "compat.symbol_doc",
 }
 """Where modules are that had another path, both without the package's name."""
 

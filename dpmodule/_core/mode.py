@@ -9,22 +9,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .compat import lazy
-
-__all__ = [
-    "carries_integers",
-    "integers_carried",
-    "is_np_shape",
-    "is_recording",
-    "is_training",
-    "scope",
-    "set_np_shape",
-    "set_recording",
-    "set_training",
-]
-
-lazy.publish(__name__, __all__)
-
 
 class _Flags(threading.local):
     recording = False

@@ -1,6 +1,6 @@
 """Follow the pages of docs/start as a newcomer does, each in a fresh environment; exits 1 when one does not hold.
 
-Usage: python .ci/tutorials.py [PAGE ...]     (default: all of them; "mxnet" is docs/start/mxnet.md)
+Usage: python tools/tutorials.py [PAGE ...]     (default: all of them; "mxnet" is docs/start/mxnet.md)
 
 Blocks of `bash` and `python` are copied from the page and run in its order, unchanged: what begins with "pip install"
 in a copy of the tree, everything else in a folder that is empty at first. A block `output` is what the one before it

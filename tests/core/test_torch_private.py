@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dpmodule.compat import torch_private
+from dpmodule._core import torch_private
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """The structure of a package, read off its sources: classes, what they set and read, imports, types, lines of code.
 
-Nothing is imported, so any revision can be read. `.ci/sizes.py` prints what is found, `tests/test_structure.py`
+Nothing is imported, so any revision can be read. `tools/sizes.py` prints what is found, `tests/test_structure.py`
 holds the package to it.
 """
 

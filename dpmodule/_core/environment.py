@@ -8,12 +8,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from .compat import lazy
-
-__all__ = ["VARIABLES", "EnvironmentVariable", "given"]
-
-lazy.publish(__name__, __all__)
-
 BUILD, IMPORT, FIRST_USE = "when it is built", "at the import", "at the first use"
 BIND, EACH_USE = "at each bind", "at each use"
 
@@ -127,7 +121,7 @@ def given() -> dict[str, str]:
     """Return those of this package's and of MXNet's variables that are set, with their values.
 
     Example:
-        >>> from dpmodule.environment import given
+        >>> from dpmodule._core.environment import given
         >>> with mx.test_utils.environment("MXNET_HOME", "/data"):
         ...     given()["MXNET_HOME"]
         '/data'

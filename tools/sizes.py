@@ -1,6 +1,6 @@
 """Print the size and structure of the code, and the difference to another revision, read from git as it is stored.
 
-Usage: python .ci/sizes.py [--against main] [--top 8] [--no-batch]
+Usage: python tools/sizes.py [--against main] [--top 8] [--no-batch]
 
 For dpmodule: files, lines of code (without docstrings, comments and blank lines), the longest function, single-use
 bases (classes with exactly one subclass that are never made; public ones apart), circles of imports inside packages,

@@ -15,11 +15,11 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from .base import ArgumentError, FileFormatError
-from .context import cpu
-from .ndarray import NDArray, safetensors
-from .ndarray.row_sparse import RowSparseNDArray
-from .object_state import FACTORIES
+from .._object_state import FACTORIES
+from ..base import ArgumentError, FileFormatError
+from ..context import cpu
+from ..ndarray import NDArray, safetensors
+from ..ndarray.row_sparse import RowSparseNDArray
 
 VERSION = 2
 """Of the files that are written; other versions are refused."""

@@ -13,11 +13,13 @@ import pytest
 import safetensors
 
 import dpmodule as mx
-from dpmodule import checkpoint, files
+from dpmodule import _files as files
+from dpmodule import checkpoint
 from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError
 from helpers.programs import run_file
 
-HELPER = Path(__file__).parent / "helpers" / "kill_saves.py"
+TESTS = Path(__file__).parents[1]
+HELPER = TESTS / "helpers" / "kill_saves.py"
 
 
 @pytest.fixture
@@ -291,7 +293,7 @@ def test_every_reader_finishes_a_save_that_was_killed_in_the_switch(prefix):
 
 
 def test_reads_what_mxnet_wrote():
-    data = Path(__file__).parent / "data" / "goldens" / "module"
+    data = TESTS / "data" / "goldens" / "module"
     symbol, arg_params, aux_params = checkpoint.load_checkpoint(str(data / "mlp"), 10)
     assert symbol.list_outputs() == ["softmax_output"]
     assert aux_params == {}

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import run_file
 from dpmodule.base import ArgumentError, FileFormatError
+from dpmodule.checkpoint import run_format
 
 
 def written(tmp_path, state):
     path = tmp_path / "a.run"
     with path.open("wb") as file:
-        run_file.write(file, state)
+        run_format.write(file, state)
     return path
 
 
@@ -140,22 +140,22 @@ VALUES = {
 def test_values_come_back_as_they_were(tmp_path, name):
     state = {"value": VALUES[name]}
     path = written(tmp_path, state)
-    assert described(run_file.read(path)) == described(
+    assert described(run_format.read(path)) == described(
         {"value": [v.detach() for v in VALUES[name]]} if name == "strided tensors" else state
     )
-    assert run_file.peek(path).keys() == {"value"}
+    assert run_format.peek(path).keys() == {"value"}
 
 
 def test_row_sparse_arrays_and_numbers_at_hand(tmp_path):
     rows = mx.nd.sparse.row_sparse_array((np.ones((1, 2)), [3]), shape=(5, 2))
     path = written(tmp_path, {"rows": [rows, rows], "epoch": 3, "kind": np.int64(4)})
-    state = run_file.read(path)
+    state = run_format.read(path)
     for each in state["rows"]:
         assert each.stype == "row_sparse"
         np.testing.assert_array_equal(each.asnumpy(), rows.asnumpy())
-    assert run_file.peek(path)["epoch"] == 3
+    assert run_format.peek(path)["epoch"] == 3
     state["rows"][0].data[:] = 7
-    assert run_file.read(path)["rows"][0].data.asnumpy().tolist() == [[1, 1]]
+    assert run_format.read(path)["rows"][0].data.asnumpy().tolist() == [[1, 1]]
 
 
 def endless():
@@ -187,7 +187,7 @@ def test_other_values_are_refused_by_name(name):
     state, message = REFUSED[name]
     file = io.BytesIO()
     with pytest.raises(ArgumentError, match=message):
-        run_file.write(file, state)
+        run_format.write(file, state)
     assert not file.getvalue()
 
 
@@ -213,9 +213,9 @@ def test_damaged_text(tmp_path, text):
     from dpmodule.ndarray import safetensors
 
     path = tmp_path / "a.run"
-    for version, message in ((run_file.VERSION, r"a\.run: its text 'run' is damaged"), (1, "version 1")):
+    for version, message in ((run_format.VERSION, r"a\.run: its text 'run' is damaged"), (1, "version 1")):
         with path.open("wb") as file:
             content = f'{{"version": {version}, "state": {{"a": {text}}}}}'
             safetensors.write(file, {"0": mx.nd.ones((4,), dtype="uint8")}, {"run": content})
         with pytest.raises(FileFormatError, match=message):
-            run_file.read(path)
+            run_format.read(path)

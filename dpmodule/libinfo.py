@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from . import lazy
+from ._core import lazy
 
 __all__ = ["find_include_path", "find_lib_path"]
 

@@ -7,7 +7,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import ops
-from dpmodule.compat import lazy
+from dpmodule._core import lazy
 from dpmodule.executor.passes import PASSES
 from dpmodule.registry import Registry
 
@@ -18,7 +18,7 @@ def package(tmp_path, monkeypatch):
     folder = tmp_path / "waiting"
     folder.mkdir()
     (folder / "__init__.py").write_text(
-        "from dpmodule.compat import lazy\n"
+        "from dpmodule._core import lazy\n"
         "__all__ = ['One', 'Two', 'second']\n"
         "__getattr__, __dir__ = lazy.attributes(__name__, __all__, {'first': 'One Two', 'second': ''})\n"
     )

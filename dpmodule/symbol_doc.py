@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import lazy
+from ._core import lazy
 
 __all__ = ["SymbolDoc"]
 

@@ -1,6 +1,6 @@
 """Remove outputs, execution counts and metadata of cells from notebooks; exits 1 when there was something to remove.
 
-Usage: python .ci/strip_notebooks.py [--check] [NOTEBOOK ...]     (default: all in notebooks/)
+Usage: python tools/strip_notebooks.py [--check] [NOTEBOOK ...]     (default: all in notebooks/)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> int:
         text, found = stripped(path), path.read_text(encoding="utf-8")
         if text != found:
             changed = True
-            what = "run python .ci/strip_notebooks.py" if args.check else "removed"
+            what = "run python tools/strip_notebooks.py" if args.check else "removed"
             print(f"{path}:{first_difference(found, text)}: outputs, counts or metadata of a cell; {what}")
             if not args.check:
                 path.write_text(text, encoding="utf-8")

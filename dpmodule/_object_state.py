@@ -1,6 +1,6 @@
 """The state of objects as plain data and arrays: attributes that have changed, and random generators.
 
-`noted` packs all attributes of an object. `changes` returns those that differ now, in a form that `run_file` writes,
+`noted` packs all attributes of an object. `changes` returns those that differ now, in a form that `run_format` writes,
 and `restore` gives them to an object that was made alike. Collections become copies of the same type. What is neither
 plain data nor an array is described by a dict with the key "kind": a random generator, or an object, whose attributes
 are packed in turn and restored in place. What cannot be packed, such as a function, a file or a Python generator, may
@@ -38,7 +38,7 @@ _GENERATORS = (
     torch.Generator,
 )
 FACTORIES = (bool, int, float, str, list, tuple, set, dict)
-"""What a defaultdict may make its values with, so that `run_file` writes it."""
+"""What a defaultdict may make its values with, so that `run_format` writes it."""
 _ABSTRACT = {"abc", "builtins", "collections.abc", "typing"}
 """Modules of base classes that keep nothing."""
 _TRANSPARENT: tuple[str, ...] = ("dpmodule.metric", "torch.nn", "torch.utils.data")
@@ -101,7 +101,7 @@ def _filled(made: Any, keys: Any, values: Iterable[Any]) -> Any:
 
 
 def _is_plain(key: Any) -> bool:
-    """Say whether `run_file` writes an element of a set, or a key of a dict."""
+    """Say whether `run_format` writes an element of a set, or a key of a dict."""
     if type(key) is tuple:
         return all(map(_is_plain, key))
     return key is None or type(key) in _SCALARS or (isinstance(key, np.generic) and key.dtype.kind in "biuf")

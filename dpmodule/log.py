@@ -11,7 +11,7 @@ from logging import INFO as INFO
 from logging import NOTSET as NOTSET
 from logging import WARNING as WARNING
 
-from . import lazy
+from ._core import lazy
 
 __all__ = ["CRITICAL", "DEBUG", "ERROR", "INFO", "NOTSET", "WARNING", "getLogger", "get_logger"]
 
