@@ -6,7 +6,7 @@ rename: from that moment the new set counts. Now the temporaries are renamed to 
 goes.
 
 A kill before the journal appears leaves the old set, untouched. A kill after it leaves a set that is complete
-but partly under temporary names; `settle`, which every reader calls first, finishes the renames. The targets
+but partly under temporary names; `finish_commit`, which every reader calls first, finishes the renames. The targets
 are plain files throughout: programs that know nothing of this read them as usual.
 
 What killed saves leave behind is removed by the next `write_set` of the same family of files.
@@ -253,7 +253,7 @@ def write_set(
         _finish_twice(journal, moves)
 
 
-def settle(path: str | os.PathLike[str]) -> None:
+def finish_commit(path: str | os.PathLike[str]) -> None:
     """Finish a save of `path` that was killed after it had become valid; to be called before reading it.
 
     Does nothing when there is no such save.
@@ -262,9 +262,9 @@ def settle(path: str | os.PathLike[str]) -> None:
     _finish_all(folder, {name})
 
 
-def read_settled(path: str | os.PathLike[str]) -> bytes:
-    """Return the content of a file as the last valid save left it (see `settle`)."""
-    settle(path)
+def read_committed(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a file as the last valid save left it (see `finish_commit`)."""
+    finish_commit(path)
     try:
         with open(path, "rb", opener=regular_file) as file:
             return file.read()

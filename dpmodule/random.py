@@ -15,6 +15,6 @@ from .ndarray.random import randn as randn
 from .ndarray.random import shuffle as shuffle
 from .ndarray.random import uniform as uniform
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)

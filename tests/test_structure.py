@@ -136,7 +136,7 @@ def test_what_a_public_module_imports_as_itself_is_public():
     found = read(
         inner="class Base: pass\nclass Hidden: pass\nclass A(Base): pass\nclass B(Hidden): pass",
         outer="from pkg import lazy\nfrom .inner import Base as Base\nfrom .inner import Hidden\n"
-        "__all__ = lazy.handed_on(vars())\nlazy.publish(__name__, __all__)\n",
+        "__all__ = lazy.public_names(vars())\nlazy.publish(__name__, __all__)\n",
     )
     assert {each.name: each.is_public for each in found.single_use_bases()} == {
         "pkg.inner.Base": True,

@@ -25,7 +25,7 @@ class Module:
         names: full names of what its names mean, where they are imported, defined or set to another name.
         late: full names of what it takes from other modules when it is first asked for.
         imports: full names of what it imports, anywhere and in any way.
-        shown: names in its ``__all__``; with `lazy.handed_on`, those that it imports as themselves, too.
+        shown: names in its ``__all__``; with `lazy.public_names`, those that it imports as themselves, too.
         is_public: whether it offers them to programs, by `lazy.publish` or `lazy.attributes`.
     """
 
@@ -78,7 +78,9 @@ class Module:
         shown = self._values.get("__all__")
         if shown is not None:
             self.shown |= self._strings(shown)
-            if any(isinstance(each, ast.Attribute) and each.attr == "handed_on" for each in ast.walk(shown)):
+            if any(
+                isinstance(each, ast.Attribute) and each.attr == "public_names" for each in ast.walk(shown)
+            ):
                 self.shown |= self._handed_on
 
     def _read_call(self, call: ast.Call) -> None:

@@ -117,13 +117,13 @@ VARIABLES = (
 """All of them; a name that ends in * stands for every name that begins so."""
 
 
-def given() -> dict[str, str]:
+def set_variables() -> dict[str, str]:
     """Return those of this package's and of MXNet's variables that are set, with their values.
 
     Example:
-        >>> from dpmodule._core.environment import given
+        >>> from dpmodule._core.environment import set_variables
         >>> with mx.test_utils.environment("MXNET_HOME", "/data"):
-        ...     given()["MXNET_HOME"]
+        ...     set_variables()["MXNET_HOME"]
         '/data'
     """
     names = {one.name for one in VARIABLES if one.owner in ("dpmodule", "MXNet")}

@@ -22,7 +22,7 @@ def modules_of(table: Mapping[str, str]) -> dict[str, str]:
     return {name: module for module, names in table.items() for name in names.split()}
 
 
-def handed_on(names: Mapping[str, object]) -> list[str]:
+def public_names(names: Mapping[str, object]) -> list[str]:
     """Return the ``__all__`` of a module that only hands on what others define, so that it names each thing once.
 
     Modules are left out: it adds those that are its own.
@@ -159,7 +159,7 @@ class _Paths(MetaPathFinder, Loader):
                 name,
                 list(modules_of(table)),
                 table,
-                partial(functions.face_of, space),
+                partial(functions.op_function_in, space),
                 home,
                 partial(functions.names_in, space),
             )

@@ -61,13 +61,13 @@ def set_np_shape(on: bool) -> bool:
     return before
 
 
-def integers_carried() -> bool:
+def has_float_integers() -> bool:
     """Say whether integers that a gradient passes are held as float64 numbers just now."""
     return _flags.carried
 
 
 @contextmanager
-def carries_integers() -> Iterator[None]:
+def float_integers() -> Iterator[None]:
     """Hold integers as float64 numbers inside a ``with`` block, so that torch lets gradients through."""
     before, _flags.carried = _flags.carried, True
     try:

@@ -45,7 +45,7 @@ def send(target: torch.Tensor, source: torch.Tensor) -> None:
         target.copy_(on_device(source, target.device))
 
 
-def beside(like: torch.Tensor, values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+def tensor_like(like: torch.Tensor, values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Return numbers of the host as a tensor on the device of another one, without waiting for that device.
 
     Shape:
@@ -85,7 +85,7 @@ class HostCopy:
         self._target = _asked_for(source)
         self._event = _event_of(source.device)
 
-    def is_there(self) -> bool:
+    def is_ready(self) -> bool:
         """Say whether `numbers` would return at once."""
         return self._event is None or bool(self._event.query())
 
@@ -101,7 +101,7 @@ class HostCopy:
         return found
 
 
-def fetched(sources: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def to_host(sources: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return copies of a GPU's tensors in the host's memory; waits for each GPU once.
 
     Shape:

@@ -76,7 +76,7 @@ def _generation(device: torch.device) -> int:
     return torch.cuda.get_device_capability(device)[0]
 
 
-def likes_channels_last(x: torch.Tensor) -> bool:
+def prefers_channels_last(x: torch.Tensor) -> bool:
     """Say whether convolutions of a tensor are faster with channels innermost in memory.
 
     On the CPU they always are. A GPU's tensor cores read that layout alone, and other layouts are converted around
@@ -96,7 +96,7 @@ def likes_channels_last(x: torch.Tensor) -> bool:
     return x.dtype is torch.float32 and _generation(x.device) >= 8 and _in_convolutions()
 
 
-def tf32_asked_for(environment: Mapping[str, str]) -> bool | None:
+def tf32_from_environment(environment: Mapping[str, str]) -> bool | None:
     """Return what environment variables ask for, None if they ask for nothing."""
     own = environment.get("DPMODULE_TF32", "")
     if own:
@@ -108,6 +108,6 @@ def tf32_asked_for(environment: Mapping[str, str]) -> bool | None:
     return True if environment.get("MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION") == "1" else None
 
 
-_asked = tf32_asked_for(os.environ)
+_asked = tf32_from_environment(os.environ)
 if _asked is not None:
     set_tf32(_asked)

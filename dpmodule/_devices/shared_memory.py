@@ -28,24 +28,24 @@ def shared_bytes(what: str, size: int, device: torch.device | str = "cpu") -> to
     """
     free = _free() if torch.device(device).type == "cpu" else None
     if free is not None and size > free:
-        raise refusal(what, size)
+        raise out_of_memory_error(what, size)
     try:
         made: Any = torch.zeros(size, dtype=torch.uint8, device=device)
         made.share_memory_()
     except RuntimeError as error:
-        if not no_room(error):
+        if not is_out_of_memory(error):
             raise
-        raise refusal(what, size) from error
+        raise out_of_memory_error(what, size) from error
     return made  # type: ignore[no-any-return]  # torch gives its methods no types
 
 
-def no_room(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an error is torch's way to say that there is no memory left."""
     reasons = [os.strerror(number) for number in (errno.ENOSPC, errno.ENOMEM)]
     return isinstance(error, RuntimeError) and any(reason in str(error) for reason in reasons)
 
 
-def refusal(what: str, size: int | None = None) -> MemoryError:
+def out_of_memory_error(what: str, size: int | None = None) -> MemoryError:
     """Return the error for memory that is not there.
 
     Args:

@@ -19,7 +19,7 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
-from .._files import read_settled
+from .._files import read_committed
 from ..base import ArgumentError, FileError, FileFormatError
 
 _NAMES = (
@@ -152,7 +152,7 @@ def _is_plain(value: Any) -> bool:
 
 def load_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the options of a file."""
-    data = read_settled(path)
+    data = read_committed(path)
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -253,7 +253,7 @@ from .trainers import Trainer as Trainer
 from .wrap import Wrapped as Wrapped
 from .wrap import wrap as wrap
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)
 

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import SupportsIndex
 
-from .._files import Writer, read_settled, regular_file, settle, write_set
+from .._files import Writer, finish_commit, read_committed, regular_file, write_set
 from ..base import ArgumentError, FileError, FileFormatError
 from ..ndarray import NDArray, safetensors, serial
 from ..ndarray.convert import bytes_of
@@ -183,7 +183,7 @@ def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
             except FileFormatError as error:
                 raise FileFormatError(f"{path}: the text {SYMBOL!r}: {error}") from error
     path = symbol_file(prefix)
-    settle(path)
+    finish_commit(path)
     if not os.path.exists(path):
         raise _missing(path, prefix)
     return load_symbol(path)
@@ -251,7 +251,7 @@ def params_files(prefix: str, epoch: Epoch) -> list[str]:
     """
     paths = [params_file(prefix, epoch, each) for each in FORMATS]
     for path in paths:
-        settle(path)
+        finish_commit(path)
     return [path for path in paths if os.path.exists(path)]
 
 
@@ -287,10 +287,10 @@ def load_states(prefix: str, epoch: Epoch) -> bytes:
         FileError: the file is missing; the text tells which epochs there are.
     """
     path = states_file(prefix, epoch)
-    settle(path)
+    finish_commit(path)
     if not os.path.exists(path):
         raise _missing(path, prefix)
-    return read_settled(path)
+    return read_committed(path)
 
 
 def epochs(prefix: str) -> list[int]:
@@ -373,7 +373,7 @@ def split_params(
 
 def _holds(path: str, content: bytes) -> bool:
     """Say whether a file has this content already: every epoch has the same graph, written once is enough."""
-    settle(path)
+    finish_commit(path)
     try:
         with open(path, "rb", opener=regular_file) as file:
             return file.read(len(content) + 1) == content

@@ -229,7 +229,7 @@ def info(args: argparse.Namespace) -> int:
         "CPU": f"{os.cpu_count()} logical cores, {torch.get_num_threads()} torch threads",
         "GPU": _gpus(),
     }
-    if variables := environment.given():
+    if variables := environment.set_variables():
         lines["variables"] = ", ".join(f"{name}={value}" for name, value in variables.items())
     for name, value in lines.items():
         print(f"{name:10} {value}")

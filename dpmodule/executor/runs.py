@@ -148,7 +148,7 @@ def with_carriers(run: Run, slots: Sequence[int]) -> Run:
             values[slot] = values[slot].double()
         values[slot].requires_grad_()
     try:
-        with mode.carries_integers(), torch.enable_grad():
+        with mode.float_integers(), torch.enable_grad():
             result = interpret(program, values, env, shaped, lambda name, value: None)
     except StepFailed:
         return run

@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any
 
 from .._core import lazy
-from .._files import read_settled
+from .._files import read_committed
 from ..base import ArgumentError, FileFormatError, StateError
 from ..checkpoint import load_checkpoint, save_checkpoint, states_file
 from ..checkpoint import load_params as load_network_params
@@ -277,4 +277,4 @@ def load_persistables(
     program, prefix = _load("load_persistables", dirname, main_program, filename or "persistables")
     path = states_file(prefix, 0)
     if program.optimizer is not None and os.path.exists(path):
-        runs_of(program).load_states(read_settled(path))
+        runs_of(program).load_states(read_committed(path))

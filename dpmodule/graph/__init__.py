@@ -19,6 +19,6 @@ if typing.TYPE_CHECKING:
 
 _LATER = {"serial": "from_json input_versions to_json"}
 
-__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER)]
+__all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER)]
 
 __getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

@@ -12,7 +12,7 @@ import torch
 
 from .. import checkpoint
 from .._devices import generators
-from .._files import settle
+from .._files import finish_commit
 from ..base import ArgumentError, FileError, FileFormatError
 from ..callback.checkpoint import Checkpoint
 from ..checkpoint import run_format
@@ -218,7 +218,7 @@ def last_snapshot(prefix: Any) -> Snapshot | None:
     folder = os.path.dirname(prefix) or "."
     if os.path.isdir(folder):
         for epoch in checkpoint.epochs(prefix):
-            settle(checkpoint.run_file(prefix, epoch))
+            finish_commit(checkpoint.run_file(prefix, epoch))
     epochs = Checkpoint(prefix).epochs()
     if not epochs:
         return None

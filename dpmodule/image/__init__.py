@@ -44,6 +44,6 @@ from .functions import resize_short as resize_short
 from .functions import scale_down as scale_down
 from .iterator import ImageIter as ImageIter
 
-__all__ = [*lazy.handed_on(vars()), "detection", "image"]
+__all__ = [*lazy.public_names(vars()), "detection", "image"]
 
 lazy.publish(__name__, __all__)

@@ -40,6 +40,6 @@ _LATER = {
     "utils": "",
 }
 
-__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER), "io", "utils"]
+__all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER), "io", "utils"]
 
 __getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

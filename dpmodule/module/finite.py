@@ -174,7 +174,7 @@ class Findings:
 
     def is_there(self) -> bool:
         """Say whether `first` would return at once."""
-        return all(copy.is_there() for _, copy in self._copies)
+        return all(copy.is_ready() for _, copy in self._copies)
 
     def first(self) -> str | None:
         """Return what the first tensor is called in which something is not finite; waits until that is known."""

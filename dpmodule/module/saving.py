@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
 from .._devices import generators
-from .._files import settle
+from .._files import finish_commit
 from .._object_state import digest, equal, random_generators, set_state, state_of
 from ..base import ArgumentError, FileError, FileFormatError, StateError
 from ..callback.checkpoint import Checkpoint
@@ -274,7 +274,7 @@ class Saving:
         known = {}
         for epoch in [*epochs, files.LAST]:
             path = files.run_file(prefix, epoch)
-            settle(path)
+            finish_commit(path)
             if os.path.exists(path):
                 known[epoch] = _sort_key(path)
         if not known:

@@ -10,12 +10,15 @@ from ..base import ArgumentError
 from .cached_op import CachedOp as CachedOp
 from .handle import Handle
 from .ndarray import NDArray
-from .op_functions import face_of, names_in
+from .op_functions import names_in, op_function_in
 
 __all__ = ["CachedOp", "NDArrayBase"]
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, otherwise=partial(face_of, "_internal"), operators=partial(names_in, "_internal")
+    __name__,
+    __all__,
+    otherwise=partial(op_function_in, "_internal"),
+    operators=partial(names_in, "_internal"),
 )
 
 NDArrayBase = Handle

@@ -37,7 +37,7 @@ from .convert import (
 from .differentiate import differentiate
 from .handle import Handle
 from .methods import OpMethods, fluent
-from .op_functions import as_context, call, face
+from .op_functions import as_context, call, op_function
 from .operators import ADD, DIV, EQ, GE, GT, LE, LT, MOD, MUL, NE, POW, SUB
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ Bounds = Sequence[int | None]
 _ALL = slice(None)
 
 
-@fluent(face)
+@fluent(op_function)
 class NDArray(Handle, OpMethods):
     """An array on a device, with MXNet's methods, whose memory is a torch tensor.
 
@@ -120,7 +120,7 @@ class NDArray(Handle, OpMethods):
         return MUL.right(self, -1)
 
     def __abs__(self) -> Any:
-        return face("abs")(self)
+        return op_function("abs")(self)
 
     # --- values for Python, NumPy and torch
 
@@ -465,7 +465,7 @@ class NDArray(Handle, OpMethods):
             k: which diagonal: 0 for the main one, above it if positive, below it if negative.
             **kwargs: further attributes of the operator, such as `axis1` and `axis2`.
         """
-        return face("diag")(self, k=k, **kwargs)
+        return op_function("diag")(self, k=k, **kwargs)
 
     # --- copies and places
 

@@ -26,7 +26,7 @@ from typing import IO, Any, cast
 import torch
 
 from .._core import mode
-from .._files import likely_kind, regular_file, settle, write_atomically
+from .._files import finish_commit, likely_kind, regular_file, write_atomically
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
 from ..context import cpu
 from ..ops.dtypes import name_of
@@ -208,7 +208,7 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
     if not isinstance(fname, (str, os.PathLike)):
         raise DTypeError(f"load takes a file name, got {type(fname).__name__}")
     path = os.fspath(fname)
-    settle(path)
+    finish_commit(path)
     try:
         with open(path, "rb", opener=regular_file) as file:
             head = file.read(_HEAD_BYTES)

@@ -310,7 +310,7 @@ def apply(
     return cast("A", made)
 
 
-class _Into(torch.autograd.Function):
+class _CopyInto(torch.autograd.Function):
     """Copies into an array's memory, and traces that."""
 
     @staticmethod
@@ -325,7 +325,7 @@ class _Into(torch.autograd.Function):
         return grads[0].to(device, dtype), None
 
 
-_into: Callable[..., Tensor] = _Into.apply
+_into: Callable[..., Tensor] = _CopyInto.apply
 
 
 def copy_into(traced: Tensor, target: Handle) -> Tensor:
@@ -334,7 +334,7 @@ def copy_into(traced: Tensor, target: Handle) -> Tensor:
         return _into(traced, target)
 
 
-class _Given(torch.autograd.Function):
+class _CustomFunction(torch.autograd.Function):
     """Traces tensors that were computed elsewhere."""
 
     @staticmethod
@@ -388,7 +388,7 @@ def record_function(
 
     wrap = [_wrapper(o.context) for o in outputs]
     shapes = [(t.shape, t.dtype, t.device) for t in traced]
-    run: Callable[..., tuple[Tensor, ...]] = _Given.apply
+    run: Callable[..., tuple[Tensor, ...]] = _CustomFunction.apply
     with torch.enable_grad():
         results = run([o.raw.data for o in outputs], grads_of, *traced)
     attach(outputs, results, TapeNode(TapeStep(name), nodes))

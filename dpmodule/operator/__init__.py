@@ -15,6 +15,6 @@ from .register import get_all_registered_operators as get_all_registered_operato
 from .register import get_operator_arguments as get_operator_arguments
 from .register import register as register
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)

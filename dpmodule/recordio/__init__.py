@@ -10,6 +10,6 @@ from .framing import pack_img as pack_img
 from .framing import unpack as unpack
 from .framing import unpack_img as unpack_img
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)

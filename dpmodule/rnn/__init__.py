@@ -24,6 +24,6 @@ from .fused import FusedRNNCell as FusedRNNCell
 from .io import BucketSentenceIter as BucketSentenceIter
 from .io import encode_sentences as encode_sentences
 
-__all__ = [*lazy.handed_on(vars()), "io", "rnn", "rnn_cell"]
+__all__ = [*lazy.public_names(vars()), "io", "rnn", "rnn_cell"]
 
 lazy.publish(__name__, __all__)

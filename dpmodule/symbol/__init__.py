@@ -51,7 +51,7 @@ _LATER = {
 }
 
 __all__ = [
-    *lazy.handed_on(vars()),
+    *lazy.public_names(vars()),
     *lazy.modules_of(_LATER),
     "contrib",
     "image",
@@ -65,6 +65,6 @@ __getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     _LATER,
-    functools.partial(op_functions.face_of, ""),
+    functools.partial(op_functions.op_function_in, ""),
     operators=functools.partial(op_functions.names_in, ""),
 )

@@ -183,7 +183,7 @@ class HalfRules:
         return self.dtype == "float16"
 
 
-def half_symbol(symbol: Symbol, rules: HalfRules, differentiated: Collection[str]) -> Symbol:
+def convert_to_half(symbol: Symbol, rules: HalfRules, differentiated: Collection[str]) -> Symbol:
     """Return a network that is trained in mixed precision on float32 arguments, with float32 outputs.
 
     With `HalfRules.needs_scale` it has one argument more, `LOSS_SCALE`, by which gradients are multiplied on their way

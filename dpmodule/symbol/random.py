@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .._core import lazy
 from ..base import ArgumentError
 from ..ndarray.convert import is_number
-from .op_functions import face_of, names_in
-from .symbol import Symbol, face
+from .op_functions import names_in, op_function_in
+from .symbol import Symbol, op_function
 
 if TYPE_CHECKING:
     from ..types import DTypeLike, Number, ShapeLike
@@ -46,9 +46,9 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     """
     given = {k: v for k, v in options.items() if v is not None}
     if all(is_number(p) for p in params.values()):
-        return face(f"_random_{name}")(**params, **given)
+        return op_function(f"_random_{name}")(**params, **given)
     if samples and all(isinstance(p, Symbol) for p in params.values()):
-        return face(f"_sample_{name}")(**dict(zip(samples, params.values())), **given)
+        return op_function(f"_sample_{name}")(**dict(zip(samples, params.values())), **given)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
     raise ArgumentError(f"random.{name} takes numbers or Symbols, all of one kind; {kinds}")
 
@@ -187,7 +187,7 @@ def multinomial(
         kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     given: dict[str, Any] = {} if shape is None else {"shape": shape}
-    return face("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given, **kwargs)
+    return op_function("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given, **kwargs)
 
 
 def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
@@ -197,9 +197,9 @@ def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
         data: (N, ...).
         **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
-    return face("_shuffle")(data, **kwargs)
+    return op_function("_shuffle")(data, **kwargs)
 
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, otherwise=partial(face_of, "random"), operators=partial(names_in, "random")
+    __name__, __all__, otherwise=partial(op_function_in, "random"), operators=partial(names_in, "random")
 )

@@ -45,14 +45,14 @@ __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
 lazy.publish(__name__, __all__)
 
 
-Face = Callable[..., "Symbol"]
-_faces: dict[str, Face] = {}
+OpFunction = Callable[..., "Symbol"]
+_op_functions: dict[str, OpFunction] = {}
 
 
-def face(alias: str) -> Face:
+def op_function(alias: str) -> OpFunction:
     """Return the function of an operator's name or alias, making it on first use."""
-    if alias in _faces:
-        return _faces[alias]
+    if alias in _op_functions:
+        return _op_functions[alias]
     op = get_op(alias)
 
     def function(
@@ -68,7 +68,7 @@ def face(alias: str) -> Face:
     function.__module__ = "dpmodule.symbol"
     function.__doc__ = docstring(op)
     function.__signature__ = signature(op, ("name", "attr", "out"))  # type: ignore[attr-defined]
-    _faces[alias] = function
+    _op_functions[alias] = function
     return function
 
 
@@ -110,7 +110,7 @@ def _refused(name: str, instead: str | None) -> Callable[..., Any]:
     return method
 
 
-@fluent(face)
+@fluent(op_function)
 class Symbol:
     """One or several outputs of a graph.
 
@@ -635,9 +635,9 @@ def load(fname: str) -> Symbol:
         FileFormatError: the file is not a symbol; the text names the file.
         FileError: it cannot be read.
     """
-    from .._files import read_settled
+    from .._files import read_committed
 
-    raw = read_settled(fname)
+    raw = read_committed(fname)
     try:
         return load_json(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

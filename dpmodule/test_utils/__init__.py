@@ -83,6 +83,6 @@ from .symbols import check_symbolic_backward as check_symbolic_backward
 from .symbols import check_symbolic_forward as check_symbolic_forward
 from .symbols import simple_forward as simple_forward
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)

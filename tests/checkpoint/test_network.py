@@ -279,7 +279,7 @@ def test_every_reader_finishes_a_save_that_was_killed_in_the_switch(prefix):
     readers = {
         "net-0001.params": lambda path: mx.nd.load(path)["arg:fc_bias"].asnumpy()[0],
         "net-symbol.json": lambda path: int(mx.sym.load(path).attr_dict()["fc"]["num_hidden"]),
-        "net-0001.states": lambda path: files.read_settled(path),
+        "net-0001.states": lambda path: files.read_committed(path),
     }
     folder = Path(prefix).parent
     for name, expected in (("net-0001.params", 2), ("net-symbol.json", 5), ("net-0001.states", b"2")):

@@ -54,7 +54,7 @@ def test_a_star_import_brings_what_waits(package):
 def test_a_module_hands_on_what_it_imports_but_no_modules():
     found = types.ModuleType("outer")
     exec("import types\nfrom types import ModuleType as ModuleType\n_hidden = shown = 1", vars(found))
-    assert lazy.handed_on(vars(found)) == ["ModuleType", "shown"]
+    assert lazy.public_names(vars(found)) == ["ModuleType", "shown"]
 
 
 def test_other_names_are_errors(package):

@@ -15,6 +15,6 @@ from .amp import list_widest_type_cast as list_widest_type_cast
 from .amp import scale_loss as scale_loss
 from .amp import unscale as unscale
 
-__all__ = [*lazy.handed_on(vars()), "amp", "lists"]
+__all__ = [*lazy.public_names(vars()), "amp", "lists"]
 
 __getattr__, __dir__ = lazy.attributes(__name__, __all__)

@@ -51,6 +51,6 @@ from .sequence import sequence_pool as sequence_pool
 from .sequence import sequence_reverse as sequence_reverse
 from .sequence import sequence_softmax as sequence_softmax
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)
