@@ -26,7 +26,7 @@ contrib.io from io: Iterators that MXNet keeps under `mx.contrib.io`.
     DataLoaderIter
 contrib.tensorboard from callback.loggers: Metrics for TensorBoard, under MXNet's name.
     LogMetricsCallback
-contrib.amp.lists from symbol.half: Which operators run in which precision, by registry name.
+contrib.amp.lists from symbol.mixed_precision: Operators by the precision they run in, by registry name.
     CONDITIONAL_FP32 FP32 LOSSES LP16 WIDEST
 contrib.onnx from onnx: ONNX under the names that it had before MXNet 1.9; see `dpmodule.onnx`.
     export_model get_model_metadata import_model mx2onnx onnx2mx

@@ -11,7 +11,7 @@ import torch
 from .._devices.single_thread import single_thread
 from ..base import ArgumentError
 from ..context import Context
-from ..symbol.half import LOSS_SCALE, HalfRules
+from ..symbol.mixed_precision import LOSS_SCALE, HalfRules
 
 if TYPE_CHECKING:
     from .types import AmpLike

@@ -22,7 +22,7 @@ from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
 from ..params import ParamStore
 from ..symbol import Symbol
-from ..symbol.half import convert_to_half
+from ..symbol.mixed_precision import convert_to_half
 from .arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from .checkpointed_module import CheckpointedModule
 from .class_labels import fed_network
