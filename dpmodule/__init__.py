@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _collects = gc.isenabled()
-gc.disable()  # so many new objects would set off a collection, which would look through all of torch's as well
+gc.disable()  # the new objects would trigger collections, which also scan all objects of torch
 try:
     from ._core import lazy
 
@@ -62,7 +62,7 @@ try:
     )
 
     if _collects and not gc.get_freeze_count():
-        # both together make all objects old ones; the next collection of young ones would look through them after all
+        # together they move all objects to the oldest generation, which the next young collections do not scan
         gc.freeze()
         gc.unfreeze()
 finally:
@@ -130,10 +130,10 @@ _LATER = {
     "visualization": "visualization",
     "viz": "visualization",
 }
-"""Modules that are imported when they are first asked for, since most programs do without them; short names too."""
+"""Modules that are imported at their first use, since most programs do not need them; including short names."""
 
 _FROM_LATER = {"hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset"}
-"""Names that modules of `_LATER` give the package, by the module, with blanks between."""
+"""Space-separated names of the package that modules of `_LATER` define."""
 
 ops.add_later("dpmodule.operator", "Custom _NDArray _Native")
 
@@ -222,7 +222,7 @@ __all__ = [
 
 
 def get_include() -> str:
-    """Return the folder of the C++ headers, for extensions with functors of their own (see `dpmodule.streams`)."""
+    """Return the folder of the C++ headers, for extensions that define functors (see `dpmodule.streams`)."""
     return str(importlib.import_module(".native", __name__).include())
 
 

@@ -1,15 +1,15 @@
-"""Files: what one is, and writing one or several so that a kill at any moment leaves the old or the new.
+"""File types, and atomic writing of one or several files: a kill at any moment leaves the old or the new ones.
 
-How several switch together. Every new file is first written whole beside its target, under a temporary name, and synced
-to the disk. Then a small journal, ``.<name>.<token>.commit``, which lists temporaries and targets, appears by a
-rename: from that moment the new set counts. Now the temporaries are renamed to their targets, and the journal
-goes.
+Several files switch together as follows. Every new file is first written completely under a temporary name in the
+folder of its target and synced to the disk. Then a small journal, ``.<name>.<token>.commit``, which lists temporaries
+and targets, appears by a rename: from that moment the new set is valid. Finally the temporaries are renamed to their
+targets, and the journal is removed.
 
-A kill before the journal appears leaves the old set, untouched. A kill after it leaves a set that is complete
-but partly under temporary names; `finish_commit`, which every reader calls first, finishes the renames. The targets
-are plain files throughout: programs that know nothing of this read them as usual.
+A kill before the journal appears leaves the old set untouched. A kill after it leaves a complete set, partly under
+temporary names; `finish_commit`, which every reader calls first, finishes the renames. The targets are plain files:
+other programs read them as usual.
 
-What killed saves leave behind is removed by the next `write_set` of the same family of files.
+The next `write_set` of the same family of files removes the leftovers of killed saves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import IO, Any
 from .base import ArgumentError, FileError
 
 _LEAST = 4
-"""How many bytes must agree before they mean something."""
+"""Least number of bytes that must match."""
 
 _MARKS = (
     (b"version https://git-lfs", "this is a Git LFS pointer; fetch the file itself with 'git lfs pull'"),
@@ -47,10 +47,10 @@ _MARKS = (
 
 
 def likely_kind(head: bytes) -> str:
-    """Say in words what a file is by its first bytes, "" where they tell nothing.
+    """Return a description of a file from its first bytes, "" if they are unknown.
 
     Args:
-        head: the beginning of the file; 64 bytes are enough, fewer tell less.
+        head: beginning of the file; 64 bytes are enough.
     """
     if not head:
         return "the file is empty"
@@ -62,9 +62,9 @@ def likely_kind(head: bytes) -> str:
 
 
 def regular_file(path: str, flags: int) -> int:
-    """Open a regular file; to be given to `open` as its `opener`.
+    """Open a regular file; an `opener` for `open`.
 
-    Opening a named pipe that nobody writes to blocks, and some devices, such as ``/dev/zero``, never end.
+    Opening a named pipe without a writer blocks, and some devices, such as ``/dev/zero``, never end.
 
     Returns:
         The descriptor.
@@ -84,7 +84,7 @@ def regular_file(path: str, flags: int) -> int:
 
 
 def refuse_device(path: str) -> None:
-    """Check that a path does not lead to a device; data may come from a pipe, which ends."""
+    """Raise if a path is a device; data may come from a pipe, which ends."""
     if _is_device(os.stat(path).st_mode):
         raise FileError(errno.EINVAL, "this is a device, expected a file or a pipe", path)
 
@@ -98,7 +98,7 @@ try:
     fcntl = importlib.import_module("fcntl")
 except (
     ImportError
-):  # Windows: left-overs of a killed process stay, and two saves into one folder are not kept apart
+):  # Windows: leftovers of killed processes stay, and saves into one folder do not exclude each other
     fcntl = None
 
 Writer = Callable[[IO[bytes]], object]
@@ -107,16 +107,15 @@ _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | Writer) -> None:
-    """Replace the file at `path` by `data` in one step.
+    """Replace the file at `path` by `data` atomically.
 
-    The data go to a temporary file in the same folder, which is flushed to the disk and then renamed over
-    `path`; the folder is flushed last. If anything fails the former file is untouched. Temporary files that a
-    killed process left behind are removed first. A `path` that is no regular file (a pipe, ``/dev/null``) is
-    written directly.
+    The data are written to a temporary file in the same folder, which is flushed to the disk and then renamed to
+    `path`; the folder is flushed last. After an error the old file is untouched. Temporary files of killed processes
+    are removed first. A `path` that is not a regular file (a pipe, ``/dev/null``) is written directly.
 
     Args:
         path: file to replace; its permissions are kept, and a symbolic link stays one.
-        data: the content, or a function that writes it to the open file it is given.
+        data: the content, or a function that writes it to an open file.
 
     Example:
         >>> write_atomically("weights.bin", b"1234")
@@ -145,7 +144,7 @@ def sync_folder(folder: str) -> None:
 
 
 def _replace(target: str, writer: Writer) -> None:
-    """Write a temporary file beside `target` and rename it."""
+    """Write a temporary file in the folder of `target` and rename it."""
     temporary, file = open_temporary(target)
     try:
         writer(file)
@@ -153,7 +152,7 @@ def _replace(target: str, writer: Writer) -> None:
         os.fsync(file.fileno())
         with suppress(FileNotFoundError):
             os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
-        # Windows does not rename open files; elsewhere the lock is kept until the name is final
+        # Windows cannot rename open files; elsewhere the lock is held until the rename
         if os.name == "nt":
             file.close()
         os.replace(temporary, target)
@@ -162,13 +161,13 @@ def _replace(target: str, writer: Writer) -> None:
             os.unlink(temporary)
         raise
     finally:
-        with suppress(OSError):  # the first error, if any, is the one to report
+        with suppress(OSError):  # report the first error, if any
             file.close()
     sync_folder(os.path.dirname(target))
 
 
 def open_temporary(target: str) -> tuple[str, IO[bytes]]:
-    """Create a locked temporary file whose name says what it belongs to."""
+    """Create a locked temporary file whose name contains its target's."""
     folder, name = os.path.split(target)
     while True:
         temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
@@ -182,13 +181,13 @@ def open_temporary(target: str) -> tuple[str, IO[bytes]]:
         if fcntl is not None:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(number, fcntl.LOCK_EX)
-        if os.path.exists(temporary):  # else another process took it for a left-over before it was locked
+        if os.path.exists(temporary):  # else another process removed it as a leftover before it was locked
             return temporary, file
         file.close()
 
 
 def remove_leftovers(folder: str, wanted: Callable[[str], bool]) -> None:
-    """Remove temporary files of wanted targets (base names) without a lock: their writer is dead."""
+    """Remove unlocked temporary files of wanted targets (base names): their writers are dead."""
     if fcntl is None:
         return
     for name in os.listdir(folder or "."):
@@ -221,10 +220,10 @@ def write_set(
     """Write files that replace their old versions together.
 
     Args:
-        files: path -> content, or a function that writes it to the open file it is given; all in one folder.
+        files: path -> content, or a function that writes it to an open file; all in one folder.
         name: base name for the journal, such as "net-0001".
-        is_family: tells from a base name whether what a killed save left for it is to be removed too;
-            left-overs for `files` and `name` always are.
+        is_family: True for further base names whose leftovers of killed saves are removed, in addition to
+            `files` and `name`.
     """
     folders = {os.path.dirname(path) for path in files}
     if len(folders) != 1:
@@ -241,11 +240,11 @@ def write_set(
             moves = {
                 target: _write(folder, target, contents[target], temporaries, opened) for target in contents
             }
-            if os.name == "nt":  # Windows renames no open files; elsewhere they stay open, for their locks
+            if os.name == "nt":  # Windows cannot rename open files; elsewhere they stay open, for their locks
                 opened.close()
             journal = _write_journal(folder, name, moves, temporaries)
         except BaseException:
-            # the last one first: if it is the journal, what it lists must not go before it
+            # the journal, if written, is last and must go before the files it lists
             for path in reversed(temporaries):
                 with suppress(OSError):
                     os.unlink(path)
@@ -254,16 +253,16 @@ def write_set(
 
 
 def finish_commit(path: str | os.PathLike[str]) -> None:
-    """Finish a save of `path` that was killed after it had become valid; to be called before reading it.
+    """Finish a save of `path` that was killed after it became valid; call it before reading.
 
-    Does nothing when there is no such save.
+    Without such a save it does nothing.
     """
     folder, name = os.path.split(os.fspath(path))
     _finish_all(folder, {name})
 
 
 def read_committed(path: str | os.PathLike[str]) -> bytes:
-    """Return the content of a file as the last valid save left it (see `finish_commit`)."""
+    """Return the content of a file after the last valid save (see `finish_commit`)."""
     finish_commit(path)
     try:
         with open(path, "rb", opener=regular_file) as file:
@@ -276,7 +275,7 @@ def read_committed(path: str | os.PathLike[str]) -> bytes:
 def _write(
     folder: str, target: str, content: bytes | Writer, temporaries: list[str], opened: ExitStack
 ) -> str:
-    """Write a new file down to the disk under a temporary name; return its base name."""
+    """Write a new file to the disk under a temporary name; return its base name."""
     with naming_errors(os.path.join(folder, target)):
         temporary, file = open_temporary(os.path.join(folder, target))
         temporaries.append(temporary)
@@ -293,7 +292,7 @@ def _write(
 
 
 def _close(file: IO[bytes]) -> None:
-    # a write that failed is tried again by close; that failure has been raised already
+    # close retries a failed write, whose error has been raised already
     with suppress(OSError):
         file.close()
 
@@ -312,7 +311,7 @@ def _write_journal(folder: str, name: str, moves: dict[str, str], temporaries: l
 
 
 def _finish_twice(journal: str, moves: dict[str, str]) -> None:
-    """Finish a save; try again if that fails, for its set is valid already."""
+    """Finish a save, whose set is valid already; retry once on failure."""
     try:
         _finish(journal, moves)
     except OSError:
@@ -320,21 +319,21 @@ def _finish_twice(journal: str, moves: dict[str, str]) -> None:
 
 
 def _finish(journal: str, moves: dict[str, str]) -> None:
-    """Do the renames that a journal lists, then remove it. Safe to repeat, interrupt and do in parallel."""
+    """Do the renames that a journal lists, then remove it. Safe to repeat, interrupt and run in parallel."""
     folder = os.path.dirname(journal)
     for target, temporary in moves.items():
         path = os.path.join(folder, target)
-        # a missing temporary has been renamed before, by the killed save or by another reader
+        # a missing temporary was renamed by the killed save or by another reader
         with naming_errors(path), suppress(FileNotFoundError):
             os.replace(os.path.join(folder, temporary), path)
-    # a journal that stays does no harm; one that goes before the renames have come to the disk would
+    # a remaining journal does no harm; removing it before the renames are on the disk would
     with suppress(OSError):
         sync_folder(folder)
         os.unlink(journal)
 
 
 def _read_journal(path: str) -> dict[str, str] | None:
-    """Return target -> temporary, both base names; None if the journal is gone or is none of ours."""
+    """Return target -> temporary, both base names; None if the journal is gone or foreign."""
     try:
         with open(path, "rb") as file:
             moves = json.loads(file.read(_JOURNAL_BYTES))["moves"]
@@ -350,7 +349,7 @@ def _finish_all(folder: str, targets: set[str]) -> None:
     """Finish every valid but unfinished save in `folder` that concerns one of `targets`."""
     try:
         names = os.listdir(folder or ".")
-    except OSError:  # whoever reads or writes the file next will tell
+    except OSError:  # the next access to the file reports it
         return
     for name in sorted(names):
         if _JOURNAL.fullmatch(name):
@@ -358,20 +357,20 @@ def _finish_all(folder: str, targets: set[str]) -> None:
             moves = _read_journal(journal) if os.path.isfile(journal) else None
             if moves and not targets.isdisjoint(moves):
                 with naming_errors(journal):
-                    sync_folder(folder)  # the journal must come to the disk before the renames
+                    sync_folder(folder)  # the journal must be on the disk before the renames
                 _finish(journal, moves)
 
 
 @contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Keep other saves out of a folder; the lock of a killed process is gone with it."""
+    """Lock a folder against other saves; the lock ends with the process."""
     with naming_errors(folder or "."):
         number = os.open(folder or ".", os.O_RDONLY)
     try:
-        with suppress(OSError):  # some network file systems lock no folders
+        with suppress(OSError):  # some network file systems cannot lock folders
             fcntl.flock(number, fcntl.LOCK_EX)
         yield
     finally:
-        with suppress(OSError):  # closing is not enough if a process was forked meanwhile: it shares the lock
+        with suppress(OSError):  # closing does not suffice: a process forked meanwhile shares the lock
             fcntl.flock(number, fcntl.LOCK_UN)
         os.close(number)

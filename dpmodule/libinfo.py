@@ -1,4 +1,4 @@
-"""This package's version, and where the libraries behind it lie (`mx.libinfo`): they are torch's."""
+"""Version of this package, and paths of torch's libraries (`mx.libinfo`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def find_lib_path(prefix: str = "libtorch") -> list[str]:
     """Return the paths of the shared libraries whose file name starts with `prefix`.
 
     Args:
-        prefix: start of the file name; MXNet's own "libmxnet" does not exist here and gives [].
+        prefix: start of the file name; MXNet's own "libmxnet" does not exist here: the result is [].
     """
     folder = Path(torch.__file__).parent / "lib"
     return sorted(str(path) for path in folder.glob(f"{prefix}*") if path.is_file())

@@ -1,4 +1,4 @@
-"""Loggers with MXNet's `get_logger` face."""
+"""MXNet's `get_logger` (`mx.log`)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def get_logger(
     """Return a logger that writes to a file, or to standard error.
 
     Args:
-        name: the logger's name; None gives the root logger, which is left as it is.
+        name: name of the logger; None returns the root logger unchanged.
         filename: file to append to; None for standard error.
         filemode: mode of that file, "a" by default.
-        level: lowest level that is written, a number of `logging`.
+        level: lowest level that is logged, as in `logging`.
     """
     logger = logging.getLogger(name)
     if name is not None and not logger.handlers:

@@ -1,4 +1,4 @@
-"""Seeds and random arrays (`mx.random`); the functions that draw are those of `mx.nd.random`."""
+"""Seeds and random arrays (`mx.random`); the sampling functions are those of `mx.nd.random`."""
 
 from ._core import lazy
 from ._devices.generators import seed as seed

@@ -1,4 +1,4 @@
-"""`SymbolDoc`, which old programs import though MXNet made it for the writers of its documentation."""
+"""`SymbolDoc`: MXNet's helper for documentation, which some programs import."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ lazy.publish(__name__, __all__)
 
 
 class SymbolDoc:
-    """Looks up shapes for examples in documentation.
+    """Shapes for examples in documentation.
 
-    Source: MXNet 1.9.1 `symbol_doc.SymbolDoc`, of which programs use nothing but the import and `get_output_shape`.
+    Source: MXNet 1.9.1 `symbol_doc.SymbolDoc`, of which programs only use `get_output_shape`.
     """
 
     @staticmethod
@@ -24,5 +24,5 @@ class SymbolDoc:
         Args:
             input_shapes: shapes of its inputs by name.
         """
-        _, found, _ = sym.infer_shape(**input_shapes)
-        return dict(zip(sym.list_outputs(), found))
+        _, output_shapes, _ = sym.infer_shape(**input_shapes)
+        return dict(zip(sym.list_outputs(), output_shapes))

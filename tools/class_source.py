@@ -17,7 +17,7 @@ NAMED_ONLY = {"isinstance", "issubclass", "cast", "super", "TypeVar", "get_type_
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FullName = Callable[[ast.expr], str]
-"""Returns the full name of what an expression names, "" if it is no name."""
+"""Returns the full name of what an expression names, "" if it is not a name."""
 
 
 @dataclass
@@ -28,8 +28,8 @@ class Class:
         name: module and name, with dots.
         line: where it begins.
         bases: full names of its bases; "" for what is not a name.
-        is_registered: whether a decorator hands it to somebody.
-        is_dynamic: whether it finds attributes by names that are not written down.
+        is_registered: True if a decorator hands it to somebody.
+        is_dynamic: True if it finds attributes by names that are not written down.
         given: attributes the class sets, and whether anything but None is ever their value.
         read: attributes of `self` that its methods read, with the line of the first place.
     """
@@ -87,7 +87,7 @@ def read_class(name: str, node: ast.ClassDef, full_name: FullName) -> Class:
 
 
 def _only_raises(node: ast.stmt) -> bool:
-    """Say whether a method is annotated to return nothing because it always raises."""
+    """Return True if a method is annotated to return nothing because it always raises."""
     return ast.unparse(getattr(node, "returns", None) or ast.Constant(None)) == "NoReturn"
 
 

@@ -26,7 +26,7 @@ class Module:
         late: full names of what it takes from other modules when it is first asked for.
         imports: full names of what it imports, anywhere and in any way.
         shown: names in its ``__all__``; with `lazy.public_names`, those that it imports as themselves, too.
-        is_public: whether it offers them to programs, by `lazy.publish` or `lazy.attributes`.
+        is_public: True if it offers them to programs, by `lazy.publish` or `lazy.attributes`.
     """
 
     def __init__(self, path: str, text: str) -> None:
@@ -133,7 +133,7 @@ class Module:
         return ".".join([*home[: len(home) - level + 1], *([bare] if bare else [])]) if level else bare
 
     def full_name(self, node: ast.expr) -> str:
-        """Return the full name of what an expression names, "" if it is no name."""
+        """Return the full name of what an expression names, "" if it is not a name."""
         if isinstance(node, ast.Subscript):
             return self.full_name(node.value)
         if isinstance(node, ast.Attribute):
@@ -151,13 +151,13 @@ class Module:
                     yield each.annotation
 
     def is_any(self, annotation: ast.expr) -> bool:
-        """Say whether an annotation takes everything: `Any`, or a choice of which one part is `Any`."""
+        """Return True if an annotation takes everything: `Any`, or a choice of which one part is `Any`."""
         if isinstance(annotation, ast.BinOp):
             return self.is_any(annotation.left) or self.is_any(annotation.right)
         return self.full_name(annotation) == "typing.Any"
 
     def _count_lines(self, nodes: Iterable[ast.AST]) -> int:
-        """Return how many lines are not blank, not a comment alone, and not of a docstring."""
+        """Return the number of lines that are not blank, not only a comment, and not in a docstring."""
         lines = self.text.split("\n")
         for node in nodes:
             match node:

@@ -57,7 +57,7 @@ class SingleUse:
     Attributes:
         name: the class.
         subclass: the one that derives from it.
-        is_public: whether a public module lists it.
+        is_public: True if a public module lists it.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Package:
     # annotations
 
     def bare_any(self, home: str) -> tuple[int, int]:
-        """Return how many parameters in a package are annotated with `Any` alone, and how many with anything.
+        """Return the numbers of parameters of a package annotated with `Any` alone, and annotated at all.
 
         `*args` and `**kwargs` are left out: they are handed on, as a rule to an operator.
         """

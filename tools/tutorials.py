@@ -64,7 +64,7 @@ def steps(text: str) -> list[Step]:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Tell whether a block has printed what the page shows."""
+    """Return True if a block has printed what the page shows."""
     return doctest.OutputChecker().check_output(
         shown, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     )

@@ -34,7 +34,7 @@ class Kernels:
 
     Args:
         model: what has the programs; each returns the milliseconds of a batch.
-        batches: how many batches a program runs.
+        batches: number of batches a program runs.
 
     Attributes:
         alone: calls the kernels of the program that was recorded last.

@@ -1,4 +1,4 @@
-"""`Closing`: what a ``with`` block closes at its end."""
+"""`Closing`: context managers that call `close`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing_extensions import Self
 
 
 class Closing:
-    """Base of what is closed: its ``with`` block gives itself, and calls `close` in any case."""
+    """Base of objects with a `close` method: a ``with`` block returns the object and closes it at the end."""
 
     def close(self) -> None:
-        """Give back what it holds; each class says what that is."""
+        """Release the resources of the object."""
         raise NotImplementedError(f"{type(self).__name__} does not define close")
 
     def __enter__(self) -> Self:

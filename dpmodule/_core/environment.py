@@ -1,6 +1,6 @@
-"""Every environment variable that this package reads or sets; the page of them and ``dpmodule info`` read this table.
+"""Table of the environment variables that this package reads or sets.
 
-The values are read where they are needed, not here.
+Their documentation page and ``dpmodule info`` read it. The values are read where they are used.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ BIND, EACH_USE = "at each bind", "at each use"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentVariable:
-    """One variable.
+    """An environment variable.
 
     Attributes:
-        read: when it is read; a change after that has no effect.
-        owner: whose it is: "dpmodule", "MXNet" where its program may set it already, or another system.
+        read: when it is read; later changes have no effect.
+        owner: "dpmodule", "MXNet" if its programs may set it already, or another system.
     """
 
     name: str
@@ -30,46 +30,46 @@ class EnvironmentVariable:
 
 
 _NATIVE = (
-    "0 leaves the C++ extension alone: streams, parsers, autobatch and kernels then run in Python and torch."
+    "0 disables the C++ extension: streams, parsers, autobatch and kernels then run in Python and torch."
 )
-_PASSES = "Switches rewrites of graphs off, names with commas between them; `mx.executor.disabled` does so for a block."
-_ISA = (
-    "Lets the extension use no more of the processor's instructions than these, for tests and measurements."
-)
-_ONEDNN = (
-    "Says whether large matrix products go to oneDNN instead of MKL; 0 leaves convolutions to torch, too."
-)
-_MALLOC = "Keeps freed memory in the process where it is keep, as `mx.util.keep_large_blocks()` does."
-_PROGRESS = "0 turns off the bar that `fit` shows in terminals and notebooks."
-_TF32 = (
-    "Lets GPUs round the factors of float32 products to TensorFloat-32; goes before MXNet's two variables."
-)
+_PASSES = "Disables graph passes, as a comma-separated list; `mx.executor.disabled` does so for a block."
+_ISA = "Limits the extension to these processor instructions, for tests and measurements."
+_ONEDNN = "1 sends large matrix products to oneDNN instead of MKL; 0 also leaves convolutions to torch."
+_MALLOC = "keep retains freed memory in the process, as `mx.util.keep_large_blocks()` does."
+_PROGRESS = "0 turns off the progress bar of `fit` in terminals and notebooks."
+_TF32 = "Lets GPUs round the factors of float32 products to TensorFloat-32; overrides MXNet's two variables."
 _ALLOW = "0 keeps TensorFloat-32 off."
 _CONVERT = "1 lets GPUs round the factors of float32 products to TensorFloat-32."
-_MERGE = "0 keeps equal operators with equal inputs apart, which are otherwise computed once."
-_GRAPHS = "Records runs on GPUs that repeat in CUDA graphs, for modules that do not say `cuda_graphs`."
-_MIRROR = "Computes cheap operators again in backward instead of keeping their results, unless a module says `mirror`."
-_GPU = "torch's word for the devices that `mx.gpu` means: another one for GPUs of another maker, such as xpu."
-_HOME = "The folder of downloaded data, and of an MXNet whose `im2rec.py` `mx.test_utils` looks for."
-_FALLBACK = "0 keeps quiet about operators that work on dense copies of sparse arrays."
-_ON_STORE = "0 has each device update its own copy of the weights instead of the store."
-_CD_JOB = "1 marks the run of a delivery pipeline for `mx.test_utils.is_cd_run`."
-_RANK = "The number of this process among those that train together; `torchrun` sets it."
-_WORLD = "How many processes train together."
-_LOCAL = "How many of them run on this machine."
-_MEET = "Where the processes meet."
-_RESTART = "How often `torchrun` has started the processes again; they then meet under other keys."
-_DMLC = "MXNet's launcher sets it for its servers, which there are none of here: a distributed store refuses to start."
-_CUBLAS = "Set to :4096:8 for `fit(deterministic=True)` where it is not set: without it torch refuses products on GPUs."
+_MERGE = "0 turns off common subexpression elimination."
+_GRAPHS = "1 records repeated runs on GPUs in CUDA graphs, unless a module sets `cuda_graphs`."
+_MIRROR = "1 recomputes cheap operators in backward instead of keeping their results, unless a module sets `mirror`."
+_GPU = "torch's name of the device type of `mx.gpu`; for example xpu for Intel GPUs."
+_HOME = (
+    "Folder of downloaded data, and of an MXNet installation in which `mx.test_utils` looks for `im2rec.py`."
+)
+_FALLBACK = "0 silences warnings about operators that convert sparse arrays to dense ones."
+_ON_STORE = "0 makes each device update its own copy of the weights instead of the store."
+_CD_JOB = "1 marks a run of a delivery pipeline for `mx.test_utils.is_cd_run`."
+_RANK = "Rank of this process in distributed training; `torchrun` sets it."
+_WORLD = "Number of processes in distributed training."
+_LOCAL = "Number of these processes on this machine."
+_MEET = "Address at which the processes meet."
+_RESTART = "Number of restarts by `torchrun`; the processes then meet under other keys."
+_DMLC = (
+    "MXNet's launcher sets it for its servers, which do not exist here: a distributed store refuses to start."
+)
+_CUBLAS = (
+    "Set to :4096:8 by `fit(deterministic=True)` unless it is set: without it torch refuses products on GPUs."
+)
 _KINETO = "Set to 6 by `dpmodule explain --measure-memory`, so that torch's profiler writes nothing."
 _NVIDIA = (
-    "0 takes TensorFloat-32 away whatever programs ask for; `mx.test_utils` chooses its tolerances by it."
+    "0 disables TensorFloat-32 regardless of other settings; `mx.test_utils` chooses its tolerances by it."
 )
-_REQUIRE = "Makes `pip install` fail where the C++ extension cannot be built, instead of going on without it."
-_FLAGS = "Options of the compiler; -g among them keeps the symbols of the extension."
-_PARLAI_HOME = "The folder of a program with agents; `opt['parlai_home']` holds it."
-_PARLAI_DATA = "Where tasks find their files unless `--datapath` says it; `opt['datapath']` holds it."
-_APPDATA = "On Windows, where the default of MXNET_HOME lies."
+_REQUIRE = "Makes `pip install` fail if the C++ extension cannot be built, instead of installing without it."
+_FLAGS = "Compiler options; -g keeps the symbols of the extension."
+_PARLAI_HOME = "Folder of a program with agents; stored in `opt['parlai_home']`."
+_PARLAI_DATA = "Folder of task files unless `--datapath` is passed; stored in `opt['datapath']`."
+_APPDATA = "Parent folder of the default MXNET_HOME on Windows."
 
 VARIABLES = (
     EnvironmentVariable("DPMODULE_DISABLE_PASSES", "names of passes", "none", IMPORT, _PASSES),
@@ -114,11 +114,11 @@ VARIABLES = (
     EnvironmentVariable("CXXFLAGS", "options", "setuptools' own", BUILD, _FLAGS, "compilers"),
     EnvironmentVariable("APPDATA", "a folder", "set by Windows", EACH_USE, _APPDATA, "Windows"),
 )
-"""All of them; a name that ends in * stands for every name that begins so."""
+"""All variables; a name that ends in * is a prefix."""
 
 
 def set_variables() -> dict[str, str]:
-    """Return those of this package's and of MXNet's variables that are set, with their values.
+    """Return the variables of this package and of MXNet that are set, with their values.
 
     Example:
         >>> from dpmodule._core.environment import set_variables

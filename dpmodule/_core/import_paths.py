@@ -1,7 +1,7 @@
-"""Old paths of MXNet's modules: where they have gone, what they are made of, and what their star imports bring.
+"""MXNet's module paths: where the modules are now, their contents, and the names of their star imports.
 
 Most of MXNet's modules do not list their names, so that a star import of `mxnet.monitor` also brings what it imports
-itself: `np`, `logging`, `NDArray`. Programs lean on it. Some names of MXNet's modules are defined elsewhere here.
+itself: `np`, `logging`, `NDArray`. Programs rely on it. Some names of MXNet's modules are defined elsewhere here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOVED = {
     "executor_manager": "module.executor_manager",
     "module.executor_group": "module.group.executor_group",
 }
-"""Where modules are that had another path, both without the package's name."""
+"""New paths of moved modules by old path, both without the package's name."""
 
 _GATHERED = """\
 misc from lr_scheduler: MXNet's first import path of learning-rate schedules.
@@ -38,7 +38,7 @@ contrib.onnx.onnx2mx.import_model from onnx: The import of ONNX files under MXNe
     get_model_metadata import_model
 contrib.svrg_optimization.svrg_optimizer from contrib.svrg_optimization.svrg_module: The optimizers at MXNet's path.
     _AssignmentOptimizer _SVRGOptimizer
-fluid.nets from fluid.layers: Several layers at once.
+fluid.nets from fluid.layers: Functions of several layers.
     sequence_conv_pool
 fluid.regularizer from fluid.variable: Weight decay of parameters.
     L2Decay L2DecayRegularizer
@@ -65,19 +65,19 @@ rnn.rnn_cell from rnn: The cells under MXNet's own path, `mx.rnn.rnn_cell`.
     BaseConvRNNCell BaseRNNCell BidirectionalCell ConvGRUCell ConvLSTMCell ConvRNNCell DropoutCell
     FusedRNNCell GRUCell LSTMCell ModifierCell RNNCell RNNParams ResidualCell SequentialRNNCell ZoneoutCell
 """
-"""Modules that only name what others define: the path, the other module, and what they say of themselves; then names.
+"""Modules that only re-export: path, source module and docstring, then the names.
 
-``name=other`` is shown as the other name, ``module.name`` as the name.
+``name=other`` is exported as ``other``, ``module.name`` as ``name``.
 """
 
 
 def _entries(table: str) -> list[str]:
-    """Return the entries of a table, each of which goes on with indented lines."""
+    """Return the entries of a table; indented lines continue an entry."""
     return re.split(r"\n(?=\S)", table.strip())
 
 
 def _gathered(entry: str) -> tuple[str, tuple[str, str, str]]:
-    """Return the path of a module, and what it says of itself, the other module, and names in that."""
+    """Return the path of a module, and its docstring, source module and names."""
     head, _, names = entry.partition("\n")
     path, _, rest = head.partition(" from ")
     home, _, about = rest.partition(": ")
@@ -102,7 +102,7 @@ OPERATORS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "symbol.sparse": ("Operators named ``_sparse_*``, as functions over symbols: ``sym.sparse``.", {}),
 }
-"""Namespaces of operators: what they say of themselves, and what else they show, by the module that defines it."""
+"""Namespaces of operators: docstring, and further names by the module that defines them."""
 
 PATHS = frozenset([*MOVED, *GATHERED, *OPERATORS])
 
@@ -194,7 +194,7 @@ test_utils: .=mx .context.Context .context.current_context .ndarray.array .runti
 util: ctypes functools inspect .base.py_str threading
 visualization: .symbol.Symbol copy json re warnings
 """
-"""Paths of what a module of MXNet 1.9.1 imports, as far as it exists; a dot in front means this package, = a name."""
+"""Imports of MXNet 1.9.1's modules, as far as they exist; a leading dot means this package, = a new name."""
 _IMPORTED = dict(entry.split(":", 1) for entry in _entries(_STAR_IMPORTS))
 
 
@@ -202,7 +202,7 @@ _OLD = {new: old for old, new in MOVED.items()}
 
 
 def paths(owner: str) -> dict[str, str]:
-    """Return names that a module's star import brings, and the path of each.
+    """Return the names of a module's star import and their paths.
 
     Args:
         owner: the module's ``__name__``.
@@ -215,7 +215,7 @@ def paths(owner: str) -> dict[str, str]:
 
 
 def find(path: str) -> Any:
-    """Return what a path names: a module, or something in one."""
+    """Return the module or attribute at a path."""
     source, dot, name = path.rpartition(".")
     if not dot:
         return import_module(name)

@@ -1,6 +1,6 @@
-"""Attributes that are found when they are first asked for, of public modules (PEP 562) and of classes.
+"""Lazy attributes of public modules (PEP 562) and classes.
 
-And module paths at which no file of this package lies: MXNet's, and namespaces of operators.
+It also provides module paths without a file: those of MXNet, and namespaces of operators.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .import_paths import GATHERED, MOVED, OPERATORS, PATHS, find, paths
 
 
 def modules_of(table: Mapping[str, str]) -> dict[str, str]:
-    """Return the module of every name in a table of modules and the names they define, with blanks between."""
+    """Return the module of every name in a table of modules and their space-separated names."""
     return {name: module for module, names in table.items() for name in names.split()}
 
 
 def public_names(names: Mapping[str, object]) -> list[str]:
-    """Return the ``__all__`` of a module that only hands on what others define, so that it names each thing once.
+    """Return the ``__all__`` of a module that only re-exports names.
 
-    Modules are left out: it adds those that are its own.
+    Submodules are left out.
 
     Args:
-        names: its ``vars()``, once everything is imported.
+        names: its ``vars()`` after all imports.
     """
     return [
         name for name, value in names.items() if not (name.startswith("_") or isinstance(value, ModuleType))
@@ -45,17 +45,18 @@ def attributes(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the functions ``__getattr__`` and ``__dir__`` of a public module.
 
-    The first finds what is imported late, and what programs get from MXNet's module of this name because it imports
-    that itself (see `import_paths`). The second lists the module's own public names only.
+    The first finds names that are imported late, and names that MXNet's module of this path imports itself (see
+    `import_paths`). The second lists the module's own public names only.
 
     Args:
         owner: its ``__name__``.
-        shown: its ``__all__``. What a star import finds under that name is made when it asks, with what it is to
-            bring besides: operators, of which there may be more later, and what MXNet's module imports.
-        table: modules, and the names that each of them gives the module, with blanks between. They are attributes of
-            their package themselves.
-        otherwise: returns an attribute that is not found so, or raises AttributeError (default: that).
-        package: what the modules are in (default: `owner`).
+        shown: its ``__all__``. A star import also brings operators, which may be added later, and the imports of
+            MXNet's module.
+        table: modules and the space-separated names that each of them defines. The modules are attributes of their
+            package themselves.
+        otherwise: returns any other attribute, or raises AttributeError (default: raise).
+        package: package of the modules (default: `owner`).
+        operators: returns the names of operators in the module.
 
     Example:
         >>> __getattr__, __dir__ = attributes("dpmodule.io", ["CSVIter"], {"text": "CSVIter LibSVMIter"})
@@ -97,11 +98,10 @@ def attributes(
 
 
 def publish(owner: str, shown: list[str]) -> None:
-    """Give a public module that imports nothing late its ``__dir__``, and ``__getattr__`` if it needs one.
+    """Set ``__dir__`` of a public module without late imports, and ``__getattr__`` if it needs one.
 
-    Type checkers do not see them, and go on telling names that the module does not have. It needs a ``__getattr__`` if
-    a star import brings more than its own names, see `attributes`. Without one Python finds what it has in half the
-    time.
+    Type checkers do not see them and still report unknown names. A module needs ``__getattr__`` if its star import
+    brings more than its own names, see `attributes`; without one, attribute access takes half the time.
 
     Args:
         owner: its ``__name__``.
@@ -113,7 +113,7 @@ def publish(owner: str, shown: list[str]) -> None:
 
 
 class Method:
-    """A method that is made when it is first looked up, and then takes the place of this."""
+    """A method that is created at its first use and then replaces this descriptor."""
 
     def __init__(self, home: type, name: str, make: Callable[[], Callable[..., Any]]) -> None:
         self._home, self._name, self._make = home, name, make
@@ -128,9 +128,9 @@ _ROOT = __name__.partition(".")[0]
 
 
 class _Paths(MetaPathFinder, Loader):
-    """Finds the modules of the tables.
+    """Importer of the modules in the tables of `import_paths`.
 
-    Python asks it first: it would otherwise find the files of a moved package a second time, under the old name.
+    It comes first: Python would otherwise import the files of a moved package again under the old name.
     """
 
     def find_spec(
@@ -175,7 +175,7 @@ class _Paths(MetaPathFinder, Loader):
 
 
 def _shown(path: str) -> str:
-    """Return the name under which a module shows what lies at a path of its row."""
+    """Return the name under which a module exports a path of its row."""
     return path.rpartition("=")[2].rpartition(".")[2]
 
 
@@ -186,6 +186,6 @@ def _found(homes: dict[str, str], owner: str, name: str) -> object:
 
 
 def install_paths() -> None:
-    """Have Python ask for these paths."""
+    """Install the importer."""
     if not any(isinstance(each, _Paths) for each in sys.meta_path):
         sys.meta_path.insert(0, _Paths())

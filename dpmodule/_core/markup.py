@@ -1,6 +1,6 @@
-"""Pieces of HTML and SVG of which objects show themselves in notebooks: escaped text, tables, small plots.
+"""HTML and SVG for notebooks: escaped text, tables and small plots.
 
-Colours are taken from the page, or stand out on a light and on a dark one.
+Colours come from the page, or are visible on light and dark pages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from html import escape
 
 LINE = "#808080"
-"""A grey that can be seen on white and on black."""
+"""A grey that is visible on white and on black."""
 
 _COLORS = ("#4c8dd6", "#e07b39", "#4fa564", "#c0569f", "#9a8a2f", "#8273d9")
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -19,7 +19,7 @@ _WIDTH, _HEIGHT = 240.0, 60.0
 
 
 def text(value: object) -> str:
-    """Return a value as text that neither HTML nor XML takes for anything else.
+    """Return a value as text, escaped for HTML and XML.
 
     Example:
         >>> text("a<b & 'c'")
@@ -29,10 +29,10 @@ def text(value: object) -> str:
 
 
 def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table; cells are escaped.
+    """Return an HTML table with escaped cells.
 
     Args:
-        head: titles of the columns; none leaves the row of titles out.
+        head: column titles; if empty, there is no title row.
     """
     style = f"border:1px solid {LINE};padding:2px 8px;text-align:left;color:inherit;background:transparent"
 
@@ -46,7 +46,7 @@ def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
 
 
 def section(title: object, body: str, is_open: bool = False) -> str:
-    """Return a part that a click opens and closes; `body` is markup already."""
+    """Return a collapsible section; `body` is markup."""
     opened = ' open="open"' if is_open else ""
     return f"<details{opened}><summary>{text(title)}</summary>{body}</details>"
 
@@ -56,7 +56,7 @@ def _number(value: float) -> str:
 
 
 def _frame(label: object, parts: Sequence[str], top: float, bottom: float) -> str:
-    """Return a plot of `parts`, with what its upper and lower edge stand for at the left."""
+    """Return a plot of `parts`, with the values of its upper and lower edge at the left."""
     marks = "".join(
         f'<text x="66" y="{y}" text-anchor="end" fill="{LINE}">{text(f"{value:.4g}")}</text>'
         for value, y in ((top, 12), (bottom, _HEIGHT + 4))
@@ -70,11 +70,11 @@ def _frame(label: object, parts: Sequence[str], top: float, bottom: float) -> st
 
 
 def curve(lines: Sequence[tuple[str, Sequence[float], Sequence[float]]], label: str) -> str:
-    """Return a small plot of lines over one pair of axes, with their names below; "" where nothing is finite.
+    """Return a small line plot with a legend; "" if no value is finite.
 
     Args:
-        lines: name, positions and values of each; what is not finite is left out.
-        label: what the plot shows, for those who do not see it.
+        lines: name, positions and values of each; values that are not finite are left out.
+        label: description of the plot for screen readers.
     """
     kept = [
         (name, [(x, y) for x, y in zip(xs, ys) if math.isfinite(x) and math.isfinite(y)])
@@ -86,14 +86,14 @@ def curve(lines: Sequence[tuple[str, Sequence[float], Sequence[float]]], label: 
     left, right = min(x for x, _ in points), max(x for x, _ in points)
     low, high = min(y for _, y in points), max(y for _, y in points)
 
-    def place(x: float, y: float) -> str:
-        across = _share(x, left, right) * _WIDTH
-        return f"{_number(across)} {_number((1 - _share(y, low, high)) * _HEIGHT)}"
+    def point(x: float, y: float) -> str:
+        across = _fraction(x, left, right) * _WIDTH
+        return f"{_number(across)} {_number((1 - _fraction(y, low, high)) * _HEIGHT)}"
 
     parts, names = [], []
     for number, (name, line) in enumerate(kept):
         color = _COLORS[number % len(_COLORS)]
-        path = "L".join(place(x, y) for x, y in line)
+        path = "L".join(point(x, y) for x, y in line)
         if line:
             width, cap = (4, "round") if len(line) == 1 else (1.5, "butt")
             parts.append(
@@ -105,17 +105,17 @@ def curve(lines: Sequence[tuple[str, Sequence[float], Sequence[float]]], label: 
     return _frame(label, parts, high, low) + legend
 
 
-def _share(value: float, low: float, high: float) -> float:
-    """Return where a value lies between two others, 0 to 1; in the middle if these are equal or too far apart."""
+def _fraction(value: float, low: float, high: float) -> float:
+    """Return the relative position of a value in [low, high]; 0.5 if the bounds are equal or too far apart."""
     span = high - low
     return (value - low) / span if span > 0 and math.isfinite(span) else 0.5
 
 
 def histogram(counts: Sequence[float], low: float, high: float) -> str:
-    """Return a small plot of how often values occur.
+    """Return a small histogram.
 
     Args:
-        counts: how many there are in each part of the range, all parts of one width.
+        counts: number of values in each bin; all bins have one width.
     """
     most, width = max(counts), _WIDTH / len(counts)
     bars = [

@@ -21,12 +21,12 @@ _flags = _Flags()
 
 
 def is_recording() -> bool:
-    """Say whether operations of this thread are being recorded for differentiation."""
+    """Return True if operations of this thread are being recorded for differentiation."""
     return _flags.recording
 
 
 def is_training() -> bool:
-    """Say whether operations of this thread run in training mode (dropout and batch statistics on)."""
+    """Return True if operations of this thread run in training mode (dropout and batch statistics on)."""
     return _flags.training
 
 
@@ -34,7 +34,7 @@ def set_recording(on: bool) -> bool:
     """Set the recording flag and return its former value.
 
     Args:
-        on: whether operators are recorded from now on, in this thread.
+        on: True to record operators from now on, in this thread.
     """
     before, _flags.recording = _flags.recording, bool(on)
     return before
@@ -44,14 +44,14 @@ def set_training(on: bool) -> bool:
     """Set the training flag and return its former value.
 
     Args:
-        on: whether operators act as in training from now on, in this thread.
+        on: True to run operators in training mode from now on, in this thread.
     """
     before, _flags.training = _flags.training, bool(on)
     return before
 
 
 def is_np_shape() -> bool:
-    """Say whether a 0 in a shape means "empty" (NumPy) rather than "unknown" (old MXNet)."""
+    """Return True if a 0 in a shape means "empty" (NumPy) rather than "unknown" (old MXNet)."""
     return _flags.np_shape
 
 
@@ -62,13 +62,13 @@ def set_np_shape(on: bool) -> bool:
 
 
 def has_float_integers() -> bool:
-    """Say whether integers that a gradient passes are held as float64 numbers just now."""
+    """Return True while integers with a gradient are computed as float64 numbers."""
     return _flags.carried
 
 
 @contextmanager
 def float_integers() -> Iterator[None]:
-    """Hold integers as float64 numbers inside a ``with`` block, so that torch lets gradients through."""
+    """Compute integers as float64 numbers inside a ``with`` block, so that torch propagates gradients."""
     before, _flags.carried = _flags.carried, True
     try:
         yield

@@ -1,10 +1,10 @@
 """Private torch functions, resolved here and nowhere else, each with a public stand-in.
 
 Read them as attributes of this module (``private.fused_sgd(...)``), never by ``from`` import: `select` exchanges
-them. A function that this torch lacks, or that no longer takes these arguments, is replaced when it is first read;
-trying all of them at import would load code that most programs never run.
+them. A function that the installed torch lacks, or that no longer takes these arguments, is replaced at its first
+use; trying all of them at import would load code that most programs never run.
 
-The calls have torch's own signatures, of which only the part used by this package is kept by the stand-ins::
+The calls have torch's own signatures; the stand-ins take only the arguments that this package passes::
 
     fused_sgd(params, grads, momenta, *, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step)
     fused_adam(params, grads, means, variances, [], steps, *, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize)
@@ -22,17 +22,19 @@ The calls have torch's own signatures, of which only the part used by this packa
     storage_watch(storage)
     run_backward(roots, seeds, inputs=inputs)
 
-The fused and foreach functions but the last, and onednn_convolution_add, write their first argument in place. The
-others return the norm of each tensor; what `F.linear` and `torch.conv2d` do, by oneDNN, for float32 tensors of the CPU
-and without a gradient, a convolution with an activation behind it or a sum with another tensor; a weight laid out for
-these convolutions of data of a shape; and how many hold the storage with a handle (``storage._cdata``), or a tensor,
-such as operators that keep it for backward, 0 where that cannot be told; descriptor and bytes of a storage in shared
-memory, which stays the storage's; what tells whether a storage still exists (``expired()``) and is the same
-(``cdata``), None where that cannot be told; and, of three tuples, the gradients of inputs under `torch.enable_grad`
-that are tensors which require grad: None where no root depends on one, and not always fresh memory, as several may be
-one tensor, a seed itself, or an expansion. That frees the recording. The fused ones on the CPU ignore strides:
-whoever calls them checks that every tensor is contiguous and that shapes and dtypes agree; and torch does not count
-their writes (``tensor._version``), which the caller makes good.
+fused_*, foreach_copy, foreach_add and onednn_convolution_add write their first argument in place. On the CPU the fused
+ones ignore strides: the caller checks that every tensor is contiguous and that shapes and dtypes agree. torch does not
+count their writes (``tensor._version``), which the caller does.
+
+foreach_norm returns the norm of each tensor. The onednn_* functions compute `F.linear` and `torch.conv2d` for float32
+CPU tensors without a gradient; a convolution can be followed by an activation or by a sum with another tensor.
+onednn_packed returns a weight in the layout of these convolutions for data of a shape. storage_uses and tensor_uses
+return the number of owners of a storage (by its handle ``storage._cdata``) or of a tensor, such as operators that keep
+it for backward; 0 if unknown. share_descriptor returns descriptor and bytes of a storage in shared memory; the storage
+keeps owning it. storage_watch returns an object that reports whether a storage still exists (``expired()``) and is the
+same (``cdata``); None if unsupported. run_backward takes three tuples and returns the gradients of inputs that require
+grad, under `torch.enable_grad`: None if no root depends on an input. A gradient is not always fresh memory: several
+may be one tensor, a seed, or an expansion. It frees the recording.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def plain_sgd(
     maximize: bool = False,
     is_first_step: bool = False,
 ) -> None:
-    """Stand in for `torch._fused_sgd_` with public calls; any strides, and any momentum where buffers are given."""
+    """Do the step of `torch._fused_sgd_` with public calls; any strides, and any momentum if buffers are passed."""
     for position, (param, grad) in enumerate(zip(params, grads, strict=True)):
         step = grad.add(param, alpha=weight_decay) if weight_decay else grad
         if momenta:
@@ -84,7 +86,7 @@ def plain_adam(
     amsgrad: bool = False,
     maximize: bool = False,
 ) -> None:
-    """Stand in for `torch._fused_adam_` with public calls; any strides."""
+    """Do the step of `torch._fused_adam_` with public calls; any strides."""
     count = float(steps[0])
     size = lr / (1.0 - beta1**count)
     root = (1.0 - beta2**count) ** 0.5
@@ -112,7 +114,7 @@ def _plain_norm(tensors: Tensors, order: float, dtype: torch.dtype | None = None
 def plain_linear(
     data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *fused: Any
 ) -> torch.Tensor:
-    """Stand in for oneDNN's linear map with the public call; nothing may be fused to it."""
+    """Compute oneDNN's linear map with the public call; nothing can be fused to it."""
     return torch.nn.functional.linear(data, weight, bias)
 
 
@@ -137,7 +139,7 @@ def plain_convolution(
     numbers: Sequence[float] = (),
     algorithm: str = "",
 ) -> torch.Tensor:
-    """Stand in for oneDNN's convolution with an activation behind it."""
+    """Compute oneDNN's convolution followed by an activation with public calls."""
     found = torch.conv2d(data, weight, bias, stride, padding, dilation, groups)
     return _ACTIVATIONS[activation](found, *numbers) if activation in _ACTIVATIONS else found
 
@@ -161,18 +163,18 @@ def _plain_packed(weight: torch.Tensor, *geometry: Any) -> torch.Tensor:
 def _onednn_packed(
     reorder: Callable[..., torch.Tensor], weight: torch.Tensor, *geometry: Any
 ) -> torch.Tensor:
-    """Lay a weight out as oneDNN's convolution reads it; well for data of a shape, and correctly for all."""
+    """Return a weight in oneDNN's layout: fast for data of one shape, correct for every shape."""
     return reorder(weight.to_mkldnn(), *geometry)
 
 
 def is_batched(tensor: torch.Tensor) -> bool:
-    """Say whether `torch.vmap` runs the caller, so that a tensor stands for many; False where torch cannot tell."""
+    """Return True if `torch.vmap` runs the caller, so that a tensor represents many; False if unknown."""
     found: Callable[[torch.Tensor], bool] | None = getattr(_FUNCTORCH, "is_batchedtensor", None)
     return found is not None and found(tensor)
 
 
 def profiler_is_on() -> bool:
-    """Say whether a profiler of torch's records this thread; False where torch cannot tell."""
+    """Return True if a torch profiler records this thread; False if unknown."""
     found: Callable[[], bool] | None = getattr(torch.autograd, "_profiler_enabled", None)
     return found is not None and found()
 
@@ -187,14 +189,14 @@ def _plain_backward(
 
 
 def _engine_backward(engine: Callable[..., Gradients]) -> Callable[..., Gradients]:
-    """Have the engine itself return gradients; `torch.autograd.grad` spends several microseconds on arguments first."""
+    """Return a direct call of the engine; `torch.autograd.grad` checks its arguments for several microseconds."""
     return partial(
         engine, keep_graph=False, create_graph=False, allow_unreachable=True, accumulate_grad=False
     )
 
 
 def _try_sgd(call: Callable[..., Any]) -> None:
-    # of zeros, as no training does without their code, while many do without that of ones
+    # zeros: every training loads their code anyway, but not that of ones
     zero = [torch.zeros(1)]
     options = {"nesterov": False, "maximize": False, "is_first_step": False}
     call(zero, zero, [torch.zeros(1)], weight_decay=0.0, momentum=0.5, lr=0.0, dampening=0.0, **options)
@@ -240,7 +242,7 @@ def _try_packed(reorder: Callable[..., Any]) -> None:
     weight = _onednn_packed(reorder, torch.ones(1, 1, 1, 1), [0, 0], [1, 1], [1, 1], 1, [1, 1, 2, 2])
     for name in ("onednn_convolution", "onednn_convolution_sum", "onednn_convolution_add"):
         private, _, attempt = _TABLE[name]
-        attempt(attrgetter(private)(torch))  # if one of them is missing: its stand-in takes no packed weights
+        attempt(attrgetter(private)(torch))  # the stand-ins take no packed weights
     convolve = attrgetter(_TABLE["onednn_convolution"][0])(torch)
     _convolve(convolve, torch.ones(1, 1, 2, 2), weight, None, last=("none", [], ""))
 
@@ -284,7 +286,7 @@ def _no_watch(storage: torch.UntypedStorage) -> None:
 
 
 def _try_watch(call: Callable[..., Any]) -> None:
-    attrgetter(_TABLE["share_descriptor"][0])(torch)  # of no use without
+    attrgetter(_TABLE["share_descriptor"][0])(torch)  # needed by it
     storage = torch.ones(1).untyped_storage()
     watch = call(storage)
     alive = (watch.cdata == storage._cdata, watch.expired())
@@ -353,7 +355,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Resolve one of the functions above, and keep it as an ordinary attribute of this module."""
+        """Resolve one of the functions above and store it as an attribute of this module."""
         if name not in _TABLE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = _resolve(name)
@@ -361,7 +363,7 @@ else:
 
 
 def _resolve(name: str) -> Callable[..., Any]:
-    """Return torch's private function if it exists and takes our arguments, else the public stand-in."""
+    """Return torch's private function if it exists and takes these arguments, else the public stand-in."""
     private, public, attempt = _TABLE[name]
     try:
         found: Callable[..., Any] = attrgetter(private)(torch)
@@ -375,7 +377,7 @@ def select(public: bool = False) -> None:
     """Choose between torch's private functions and the public stand-ins for the whole process.
 
     Args:
-        public: True forces the stand-ins, which tests use to compare the two.
+        public: True forces the stand-ins, so that tests can compare the two.
     """
     for name, (_, stand_in, _) in _TABLE.items():
         globals().pop(name, None)
@@ -387,10 +389,10 @@ select()
 
 
 def set_worker_info(index: int, count: int, seed: int, dataset: Any) -> None:
-    """Let `torch.utils.data.get_worker_info` answer in this process; it answers None where torch has changed.
+    """Make `torch.utils.data.get_worker_info` report a worker in this process; no effect if torch has changed.
 
     Args:
-        index: number of the worker; below 0: the process is none.
+        index: number of the worker; negative if the process is not a worker.
     """
     module: Any = getattr(getattr(torch.utils.data, "_utils", None), "worker", None)
     try:
@@ -403,7 +405,7 @@ def set_worker_info(index: int, count: int, seed: int, dataset: Any) -> None:
 
 
 def batch_fetcher(loader: torch.utils.data.DataLoader[Any]) -> Callable[[Any], Any] | None:
-    """Return what makes the batch of some indices as a loader does, without its overhead; None where torch has changed.
+    """Return a function from indices to the loader's batch, without its overhead; None if torch has changed.
 
     The function raises StopIteration at the end of an iterable dataset.
     """

@@ -1,9 +1,9 @@
-"""Tensors between the host and a GPU, copied so that nobody waits.
+"""Asynchronous copies between the host and a GPU.
 
-A plain copy from ordinary memory makes Python wait until the GPU has done everything it was asked to do before, so that
-it stands idle while the next batch is prepared. Here the batch is first copied into page-locked memory, which takes the
-host microseconds, and from there the GPU fetches it itself, in its stream. The caller may change the batch at once, as
-MXNet's engine promises. torch lends the page-locked block out again only when the GPU has read it.
+A plain copy from pageable memory blocks Python until the GPU has finished all earlier work, so the GPU is idle while
+the next batch is prepared. Here the batch is first copied into page-locked memory, which takes microseconds, and the
+GPU fetches it from there in its stream. The caller may change the batch immediately, as MXNet's engine promises. torch
+reuses the page-locked block only after the GPU has read it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..context import gpu_module, is_gpu
 
 
 def _locked(source: torch.Tensor) -> torch.Tensor:
-    """Return a copy in page-locked memory, also of what is in such memory: its owner may write it too early."""
+    """Return a copy in page-locked memory, even of a tensor in such memory: its owner may write it too early."""
     return torch.empty(source.shape, dtype=source.dtype, pin_memory=True).copy_(source)
 
 
@@ -26,16 +26,15 @@ def _crosses(source: torch.Tensor, device: torch.device) -> bool:
 
 
 def on_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a tensor on a device; one of the host may be changed as soon as this returns."""
+    """Return a tensor on a device; a host tensor may be changed as soon as this returns."""
     return _locked(source).to(device, non_blocking=True) if _crosses(source, device) else source.to(device)
 
 
 def send(target: torch.Tensor, source: torch.Tensor) -> None:
-    """Copy a tensor into another of its shape, which may lie on another device and be of another type.
+    """Copy a tensor into another of its shape, which may have another device and type.
 
     Args:
-        source: may be changed as soon as this returns. Its own type crosses to a GPU, so bytes of pictures stay bytes
-            on the way.
+        source: may be changed as soon as this returns. It is converted after the transfer, so images are sent as bytes.
     """
     if not _crosses(source, target.device):
         target.copy_(source)
@@ -46,17 +45,17 @@ def send(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def tensor_like(like: torch.Tensor, values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Return numbers of the host as a tensor on the device of another one, without waiting for that device.
+    """Return numbers as a tensor on the device of `like`, without waiting for that device.
 
     Shape:
-        returns: (), or as long as there are numbers.
+        returns: () for one number, else (n,).
     """
     made = torch.tensor(values, dtype=dtype or like.dtype)
     return made if like.is_cpu else on_device(made, like.device)
 
 
 def extremes(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the least and the greatest of some integers, reading from their device once.
+    """Return the least and the greatest integer of a tensor, reading from its device once.
 
     Shape:
         tensor: any, but not empty.
@@ -69,10 +68,10 @@ def extremes(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 class HostCopy:
-    """A copy of a tensor in the host's memory, which may be read once the device has got there.
+    """A copy of a tensor in host memory that becomes ready when the device reaches it.
 
     Args:
-        source: what is copied, as it is when work that its device has been told before is done.
+        source: tensor to copy, as it is after all work already queued on its device.
     """
 
     __slots__ = ("_event", "_target")
@@ -86,11 +85,11 @@ class HostCopy:
         self._event = _event_of(source.device)
 
     def is_ready(self) -> bool:
-        """Say whether `numbers` would return at once."""
+        """Return True if `numbers` would return without waiting."""
         return self._event is None or bool(self._event.query())
 
     def numbers(self) -> list[float]:
-        """Return the numbers; waits for them where they are not there.
+        """Return the numbers; wait for them if necessary.
 
         Shape:
             returns: as long as the source, which has one axis.
@@ -102,7 +101,7 @@ class HostCopy:
 
 
 def to_host(sources: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return copies of a GPU's tensors in the host's memory; waits for each GPU once.
+    """Return copies of GPU tensors in host memory; wait once for each GPU.
 
     Shape:
         returns: each as its source.
@@ -119,7 +118,7 @@ def _asked_for(source: torch.Tensor) -> torch.Tensor:
 
 
 def _event_of(device: torch.device) -> Any:
-    """Return an event that comes to pass when a device has done what it has been told."""
+    """Return an event that completes after all work queued on a device."""
     event = gpu_module().Event()
     event.record(gpu_module().current_stream(device))
     return event

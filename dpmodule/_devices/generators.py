@@ -25,41 +25,41 @@ _host: np.random.RandomState | None = None
 
 
 def _seed_of(ctx: Context) -> int:
-    """Give every context of every rank a stream of its own under one seed."""
-    # torch's CPU generator looks at the low 32 bits only
+    """Return a different seed for every context of every rank."""
+    # torch's CPU generator only uses the low 32 bits
     return (_base_seed + ctx.device_id * 0x9E3779B9 + _rank * 0x85EBCA6B) % 2**32
 
 
 def set_rank(rank: int) -> None:
-    """Draw other numbers than the processes that train together with this one do under the same seed.
+    """Draw other numbers than the other ranks do under the same seed.
 
     Args:
-        rank: this process's number among them; 0 draws what it does alone. The streams of another one begin anew.
+        rank: rank of this process; 0 draws the numbers of a single process. A new rank restarts the streams.
     """
     global _rank
     if rank == _rank:
         return
     _rank = rank
-    for each, gen in _generators.items():
-        gen.manual_seed(_seed_of(each))
+    for ctx, gen in _generators.items():
+        gen.manual_seed(_seed_of(ctx))
     if _host is not None:
         _host.seed(_seed_of(Context("cpu", 0)))
 
 
 def generator(ctx: Context) -> torch.Generator:
     """Return the generator of a context, making it on first use."""
-    found = _generators.get(ctx)
-    if found is None:
-        found = _generators[ctx] = torch.Generator(device=ctx.torch_device)
-        found.manual_seed(_seed_of(ctx))
-    return found
+    gen = _generators.get(ctx)
+    if gen is None:
+        gen = _generators[ctx] = torch.Generator(device=ctx.torch_device)
+        gen.manual_seed(_seed_of(ctx))
+    return gen
 
 
 def host() -> Any:
     """Return the NumPy generator for shuffling on the host.
 
     Until `seed` is called this is NumPy's global generator, as in MXNet, so that ``numpy.random.seed``
-    repeats a shuffle; afterwards it is one that `seed` governs.
+    repeats a shuffle; afterwards it is a generator seeded by `seed`.
     """
     return np.random if _host is None else _host
 
@@ -72,7 +72,7 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
         ctx: a Context, a torch device, a device type such as "cpu" for its first device, or "all".
 
     Raises:
-        ArgumentError: `seed_state` is no integer, or `ctx` none of these.
+        ArgumentError: `seed_state` is not an integer, or `ctx` is not one of these.
     """
     global _base_seed, _num_children, _host
     if isinstance(seed_state, bool) or not isinstance(seed_state, (int, np.integer)):
@@ -81,8 +81,8 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
     if ctx == "all":
         _base_seed, _num_children = number, 0
         _host = np.random.RandomState(_seed_of(Context("cpu", 0)))
-        for each, gen in _generators.items():
-            gen.manual_seed(_seed_of(each))
+        for context, gen in _generators.items():
+            gen.manual_seed(_seed_of(context))
     elif isinstance(ctx, (Context, torch.device, str)):
         generator(Context(ctx)).manual_seed(number)
     else:
@@ -90,13 +90,13 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
 
 
 def seed_all(number: int) -> None:
-    """Seed every source of random numbers: Python's, NumPy's, torch's on all devices, and those of this package.
+    """Seed all random number generators: Python, NumPy, torch on all devices, and this package.
 
     Args:
         number: an integer; negative ones are taken modulo 2^32.
 
     Raises:
-        ArgumentError: `number` is no integer.
+        ArgumentError: `number` is not an integer.
 
     Example:
         >>> mx.random.seed_all(7)
@@ -113,29 +113,29 @@ def seed_all(number: int) -> None:
 
 
 def child_seed() -> tuple[int, int]:
-    """Return what the next child process passes to `seed_process`: this process's seed and the child's number."""
+    """Return the entropy of the next child process for `seed_process`: this process's seed and the child's number."""
     global _num_children
     _num_children += 1
-    importlib.import_module("numpy.random")  # NumPy does so late; forked children then have it from here
+    importlib.import_module("numpy.random")  # NumPy imports it late; forked children inherit it
     return _base_seed, _num_children
 
 
 def seed_process(entropy: Sequence[int]) -> None:
-    """Seed every generator of this process: Python's, NumPy's, torch's, and those of every context.
+    """Seed all generators of this process: Python, NumPy, torch, and those of every context.
 
     The host draws from NumPy's global generator afterwards, as in a program that has not called `seed`.
 
     Args:
-        entropy: integers from 0 on; other ones give other numbers.
+        entropy: integers from 0; different ones give different numbers.
     """
     global _base_seed, _num_children, _host
-    numbers = [int(each) for each in np.random.SeedSequence(entropy).generate_state(4)]
+    numbers = [int(number) for number in np.random.SeedSequence(entropy).generate_state(4)]
     random.seed(numbers[0])
     np.random.seed(numbers[1])
     torch.manual_seed(numbers[2])
     _base_seed, _num_children, _host = numbers[3], 0, None
-    for each, gen in _generators.items():
-        gen.manual_seed(_seed_of(each))
+    for context, gen in _generators.items():
+        gen.manual_seed(_seed_of(context))
 
 
 def get_state() -> dict[str, Any]:
@@ -148,7 +148,7 @@ def get_state() -> dict[str, Any]:
 
 
 def set_state(state: dict[str, Any]) -> None:
-    """Put every generator back into a state that `get_state` returned."""
+    """Restore every generator to a state that `get_state` returned."""
     global _host
     for ctx, saved in state["contexts"].items():
         generator(ctx).set_state(saved)
@@ -157,7 +157,7 @@ def set_state(state: dict[str, Any]) -> None:
 
 
 def state_dict() -> dict[str, Any]:
-    """Return the states of all sources of random numbers, Python's, NumPy's and torch's too: plain data and arrays."""
+    """Return the states of all generators, including Python, NumPy and torch, as plain data and arrays."""
     return {
         "contexts": [[ctx.device_type, ctx.device_id, gen.get_state()] for ctx, gen in _generators.items()],
         "host": None if _host is None else list(_host.get_state()),
@@ -171,7 +171,7 @@ def state_dict() -> dict[str, Any]:
 
 
 def load_state_dict(state: Mapping[str, Any]) -> None:
-    """Put all sources of random numbers back into the states that `state_dict` returned."""
+    """Restore all generators to the states that `state_dict` returned."""
     global _base_seed, _num_children, _host
     _base_seed, _num_children = state["seed"], state["children"]
     for kind, number, saved in state["contexts"]:

@@ -1,9 +1,9 @@
-"""How exactly GPUs multiply float32 numbers, and the memory layout of images that follows from it.
+"""Precision of float32 products on GPUs, and the memory layout of images that is fastest with it.
 
 From NVIDIA's Ampere on, GPUs can round the factors of float32 products to TensorFloat-32, which has float32's range and
-10 bits of mantissa, and are then several times faster. torch does so in convolutions and recurrent layers and not in
-matrix products. `set_tf32` switches both; so do, for a whole process, MXNet's own environment variables and one of this
-package, the first that is set, read at import:
+10 bits of mantissa, and are then several times faster. By default torch does so in convolutions and recurrent layers,
+not in matrix products. `set_tf32` switches both. Environment variables do the same for a process; they are read at
+import and the first that is set counts:
 
 ==================================================  =================================================
 ``DPMODULE_TF32=1``, ``=0``                         on, off
@@ -32,10 +32,10 @@ def set_tf32(active: bool) -> bool:
     """Choose whether GPUs may round the factors of float32 products to TensorFloat-32.
 
     Args:
-        active: for matrix products, convolutions and recurrent layers of the whole process.
+        active: True to allow it in matrix products, convolutions and recurrent layers of the process.
 
     Returns:
-        Whether all of them were allowed to before.
+        True if all of them were allowed to before.
 
     Example:
         >>> before = set_tf32(True)
@@ -50,7 +50,7 @@ def set_tf32(active: bool) -> bool:
 
 
 def is_tf32() -> bool:
-    """Say whether GPUs may round the factors of all float32 products to TensorFloat-32."""
+    """Return True if GPUs may round the factors of all float32 products to TensorFloat-32."""
     return _in_products() and _in_convolutions()
 
 
@@ -58,7 +58,7 @@ def _in_products() -> bool:
     matmul: Any = torch.backends.cuda.matmul
     try:
         return bool(matmul.allow_tf32)
-    except RuntimeError:  # it was set by torch's newer names, beside which the old one cannot be read
+    except RuntimeError:  # torch refuses the old name after its newer names were used
         return bool(matmul.fp32_precision == "tf32")
 
 
@@ -77,10 +77,10 @@ def _generation(device: torch.device) -> int:
 
 
 def prefers_channels_last(x: torch.Tensor) -> bool:
-    """Say whether convolutions of a tensor are faster with channels innermost in memory.
+    """Return True if convolutions of a tensor are faster with channels innermost in memory.
 
-    On the CPU they always are. A GPU's tensor cores read that layout alone, and other layouts are converted around
-    every convolution; without tensor cores, the usual layout has the faster kernels.
+    On the CPU they always are. A GPU's tensor cores only read that layout; other layouts are converted around every
+    convolution. Without tensor cores, the default layout has the faster kernels.
 
     Args:
         x: data or weight of a convolution.
@@ -97,7 +97,7 @@ def prefers_channels_last(x: torch.Tensor) -> bool:
 
 
 def tf32_from_environment(environment: Mapping[str, str]) -> bool | None:
-    """Return what environment variables ask for, None if they ask for nothing."""
+    """Return the setting of the environment variables, None if none is set."""
     own = environment.get("DPMODULE_TF32", "")
     if own:
         if own not in _WORDS:

@@ -1,6 +1,6 @@
-"""Tensors in shared memory: a `Segment` of many, and a MemoryError that says how much was asked for.
+"""Tensors in shared memory: one `Segment` for many, and a MemoryError that reports the requested size.
 
-A tensor shared by itself costs the system an open file in every process; a network has hundreds.
+Sharing each tensor of a network separately would cost hundreds of open files in every process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 _FOLDER = "/dev/shm"
-"""Where Linux has the shared memory that torch uses."""
+"""Folder of the shared memory that torch uses on Linux."""
 
 
 def shared_bytes(what: str, size: int, device: torch.device | str = "cpu") -> torch.Tensor:
@@ -23,8 +23,8 @@ def shared_bytes(what: str, size: int, device: torch.device | str = "cpu") -> to
         returns: (size,), uint8.
 
     Args:
-        size: how many bytes.
-        device: the CPU, or a GPU, whose memory is shared as it is.
+        size: number of bytes.
+        device: CPU or GPU; GPU memory is shared directly.
     """
     free = _free() if torch.device(device).type == "cpu" else None
     if free is not None and size > free:
@@ -40,16 +40,16 @@ def shared_bytes(what: str, size: int, device: torch.device | str = "cpu") -> to
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error is torch's way to say that there is no memory left."""
+    """Return True if an error of torch means that memory is exhausted."""
     reasons = [os.strerror(number) for number in (errno.ENOSPC, errno.ENOMEM)]
     return isinstance(error, RuntimeError) and any(reason in str(error) for reason in reasons)
 
 
 def out_of_memory_error(what: str, size: int | None = None) -> MemoryError:
-    """Return the error for memory that is not there.
+    """Return the error for exhausted shared memory.
 
     Args:
-        size: how many bytes were asked for, None where that is not known.
+        size: number of bytes that were requested, None if unknown.
     """
     free = _free()
     asked = (
@@ -60,20 +60,20 @@ def out_of_memory_error(what: str, size: int | None = None) -> MemoryError:
 
 
 def _free() -> int | None:
-    """Return how many bytes of shared memory are left, None where that cannot be told."""
+    """Return the free bytes of shared memory, None if unknown."""
     try:
-        found = os.statvfs(_FOLDER)
+        status = os.statvfs(_FOLDER)
     except (OSError, AttributeError):
         return None
-    return found.f_bavail * found.f_frsize
+    return status.f_bavail * status.f_frsize
 
 
 _ALIGNMENT = 64
-"""Bytes that the start of each tensor is a multiple of: a cache line, and the widest vector registers."""
+"""Alignment of each tensor in bytes: a cache line, and the widest vector registers."""
 
 
-class _Place(NamedTuple):
-    """Where a tensor lies in a segment."""
+class _TensorSlice(NamedTuple):
+    """Offset, type and shape of a tensor in a segment."""
 
     start: int
     dtype: torch.dtype
@@ -81,41 +81,41 @@ class _Place(NamedTuple):
 
 
 class Segment:
-    """Copies of some tensors, side by side in one piece of shared memory.
+    """Copies of tensors in one block of shared memory.
 
-    Sent to another process through `torch.multiprocessing`, it is the same memory there. The memory goes back to the
-    system when the last process has let go of it, however that process ended. On a GPU it is shared as CUDA does:
-    the process that made it must stay alive.
+    Sent to another process through `torch.multiprocessing`, it is the same memory there. The memory is freed when the
+    last process has released it, however that process ended. GPU memory follows CUDA's rules: the creating process
+    must stay alive.
     """
 
-    __slots__ = ("memory", "places")
+    __slots__ = ("memory", "slices")
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        places, end = [], 0
+        slices, end = [], 0
         for tensor in tensors:
-            places.append(_Place(end, tensor.dtype, tuple(tensor.shape)))
+            slices.append(_TensorSlice(end, tensor.dtype, tuple(tensor.shape)))
             end += -(-tensor.numel() * tensor.itemsize // _ALIGNMENT) * _ALIGNMENT
-        self.places = tuple(places)
+        self.slices = tuple(slices)
         self.memory = shared_bytes("parameters", end, tensors[0].device)
         with torch.no_grad():
             for own, tensor in zip(self.tensors(), tensors, strict=True):
                 own.copy_(tensor)
 
     def tensors(self) -> list[torch.Tensor]:
-        """Return the tensors that lie in the segment, in the order in which they were given."""
-        found = []
-        for start, dtype, shape in self.places:
+        """Return the tensors of the segment in their original order."""
+        tensors = []
+        for start, dtype, shape in self.slices:
             size = torch.Size(shape).numel() * dtype.itemsize
-            found.append(self.memory[start : start + size].view(dtype).view(shape))
-        return found
+            tensors.append(self.memory[start : start + size].view(dtype).view(shape))
+        return tensors
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is shared memory; not so in a copy that came by plain pickling."""
+        """True if the memory is shared; False in a copy made by plain pickling."""
         return bool(self.memory.is_cuda or self.memory.untyped_storage().is_shared())
 
-    def __getstate__(self) -> tuple[torch.Tensor, tuple[_Place, ...]]:
-        return self.memory, self.places
+    def __getstate__(self) -> tuple[torch.Tensor, tuple[_TensorSlice, ...]]:
+        return self.memory, self.slices
 
-    def __setstate__(self, state: tuple[torch.Tensor, tuple[_Place, ...]]) -> None:
-        self.memory, self.places = state
+    def __setstate__(self, state: tuple[torch.Tensor, tuple[_TensorSlice, ...]]) -> None:
+        self.memory, self.slices = state

@@ -1,4 +1,4 @@
-"""`single_thread`: torch operations without OpenMP's threads, so that a process can still fork afterwards."""
+"""`single_thread`: torch operations without OpenMP's threads, so that the process can still fork."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 def single_thread() -> Iterator[None]:
     """Run torch operations in the calling thread alone.
 
-    OpenMP starts its threads at the first large operation, and a process that is forked later does not have them: it
-    waits for them forever. What only fills and copies parameters gains little from more threads, so it runs in one, and
-    a server can load its networks before it forks. Also a decorator.
+    OpenMP starts its threads at the first large operation. A process that is forked later lacks them and waits for
+    them forever. Filling and copying parameters gains little from more threads, so it runs in one, and a server can
+    load its networks before it forks. Also a decorator.
 
-    The number of threads is torch's, of the calling thread; one that starts in between would inherit it.
+    It sets torch's number of threads for the calling thread; a thread started meanwhile inherits it.
     """
     before = torch.get_num_threads()
     if before == 1:

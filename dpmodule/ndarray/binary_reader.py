@@ -127,7 +127,7 @@ def _check_start(reader: _FileReader) -> None:
     start = reader.take(min(reader.size, 16), "the header")
     if len(start) == 16 and int.from_bytes(start[:8], "little") == LIST_MAGIC:
         return
-    hint = likely_kind(start) or "this is no MXNet array file"
+    hint = likely_kind(start) or "this is not an MXNet array file"
     if start[:8] == LIST_MAGIC.to_bytes(8, "little")[: len(start)] and start:
         hint = "the file is truncated"
     raise reader.error(hint, 0)

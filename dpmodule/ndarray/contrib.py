@@ -292,7 +292,7 @@ def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str)
 
     Args:
         value: one leaf, or a list or tuple of such, to any depth.
-        parts: returns what a leaf counts as, such as the single outputs of a symbol; None for what is no leaf.
+        parts: returns what a leaf counts as, such as the single outputs of a symbol; None for what is not a leaf.
     """
     found = parts(value)
     if found is not None:

@@ -37,7 +37,7 @@ class Form:
     """How the arguments of calls of one form are to be read.
 
     Attributes:
-        lead: how many positional arguments are inputs; the others are attributes.
+        lead: number of positional arguments that are inputs; the others are attributes.
         plans: by the values of the attributes and their types: the plan, and the place among the inputs as written
             of each input as the operator takes them, None where the two orders agree.
     """

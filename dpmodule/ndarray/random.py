@@ -249,7 +249,7 @@ def multinomial(
 
     Args:
         data: (K,) or (N, K) probabilities that sum to 1 along the last axis.
-        shape: how many to draw for each row.
+        shape: number of values to draw for each row.
         get_prob: also return the logarithm of the probability of what was drawn.
         out: array to write the result into.
         dtype: element type of the class numbers.

@@ -55,7 +55,7 @@ _ALIGNMENT = 64
 
 
 def looks_like(head: bytes) -> bool:
-    """Say whether a file that begins like this is a safetensors file, whole or not.
+    """Return True if a file that begins like this is a safetensors file, whole or not.
 
     Args:
         head: its first 9 bytes or more.

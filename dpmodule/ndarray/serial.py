@@ -223,7 +223,7 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
 
 
 def _is_safetensors(head: bytes, path: str) -> bool:
-    """Say whether a file is to be read as safetensors: if it looks like one, or has its name and is not MXNet's."""
+    """Return True if a file is to be read as safetensors: if it looks like one, or has its name and is not MXNet's."""
     if safetensors.looks_like(head):
         return True
     is_ours = int.from_bytes(head[:8], "little") == LIST_MAGIC

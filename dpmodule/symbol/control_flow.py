@@ -301,7 +301,9 @@ def _test_subgraph(test: Callable[..., Any], variables: Sequence[Symbol], form: 
         return extract_subgraph(with_identities([result], scope), scope)
 
 
-def _united(subgraphs: Sequence[Subgraph], variables: Sequence[Symbol]) -> tuple[list[Entry], list[list[int]]]:
+def _united(
+    subgraphs: Sequence[Subgraph], variables: Sequence[Symbol]
+) -> tuple[list[Entry], list[list[int]]]:
     """Return the inputs of all subgraphs together, and which of them each input of each subgraph is.
 
     Loop variables are listed once, whatever else two subgraphs read twice, as in MXNet.

@@ -179,7 +179,7 @@ class HalfRules:
 
     @property
     def needs_scale(self) -> bool:
-        """Whether small gradients are lost unless the loss is scaled; bfloat16 has float32's exponents."""
+        """True if small gradients are lost unless the loss is scaled; bfloat16 has float32's exponents."""
         return self.dtype == "float16"
 
 

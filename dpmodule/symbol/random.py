@@ -1,7 +1,7 @@
 """Random values in a graph: ``sym.random.uniform`` and its kin.
 
 Parameters are numbers, or symbols with one set of parameters per element; then `shape` is what each set draws.
-Every forward draws anew, from the generator of the executor's context.
+Every forward draws again, from the generator of the executor's context.
 
 Source: MXNet 1.9.1 `symbol.random`.
 """
@@ -181,7 +181,7 @@ def multinomial(
 
     Args:
         data: (K,) or (N, K) probabilities that sum to 1 along the last axis.
-        shape: how many to draw for each row.
+        shape: number of values to draw for each row.
         get_prob: also return the logarithm of the probability of what was drawn.
         dtype: element type of the class numbers.
         kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.

@@ -359,7 +359,7 @@ class Symbol:
         raise MXNetError("as_np_ndarray: this package has no mx.np; symbols here are those of mx.sym")
 
     def gradient(self, wrt: object) -> Symbol:
-        """Refuse, as MXNet does: gradients are no symbols.
+        """Refuse, as MXNet does: gradients are not symbols.
 
         Args:
             wrt: not read.
@@ -405,7 +405,7 @@ class Symbol:
         if isinstance(index, str):
             found = [i for i, name in enumerate(self.graph.output_names) if name == index]
             if len(found) != 1:
-                problem = "is no output" if not found else "names several outputs"
+                problem = "is not an output" if not found else "names several outputs"
                 raise ArgumentError(
                     f"{index!r} {problem} of this symbol; outputs: {', '.join(self.list_outputs())}"
                 )
@@ -430,7 +430,7 @@ class Symbol:
         replacements = {}
         for key, value in given.items():
             if key not in variables:
-                raise ArgumentError(f"compose: {key!r} is no argument; arguments: {', '.join(variables)}")
+                raise ArgumentError(f"compose: {key!r} is not an argument; arguments: {', '.join(variables)}")
             if not isinstance(value, Symbol) or len(value.entries) != 1:
                 raise ArgumentError(f"compose: {key} is {value!r}, expected a Symbol with one output")
             replacements[variables[key]] = value.entries[0]
@@ -451,7 +451,7 @@ class Symbol:
         """Return the graph as JSON text in MXNet's 1.9 dialect.
 
         Args:
-            remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
+            remove_amp_cast: True to leave out the casts that `contrib.amp` put in.
         """
         graph = without_casts(self.graph) if remove_amp_cast else self.graph
         from ..graph import to_json
@@ -463,7 +463,7 @@ class Symbol:
 
         Args:
             fname: path of the file.
-            remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
+            remove_amp_cast: True to leave out the casts that `contrib.amp` put in.
         """
         from .._files import write_atomically
 
@@ -497,7 +497,7 @@ class Symbol:
         Args:
             arg_params: parameters by name; names that the symbol does not have are passed over.
             aux_params: auxiliary states by name.
-            share: whether the module's parameters are these arrays' memory; else they are copies. It lasts until
+            share: True if the module's parameters are these arrays' memory; else they are copies. It lasts until
                 ``module.to(...)`` moves them.
             shapes: shapes of inputs, for graphs that make an array whose shape follows from them in a way that
                 cannot be told otherwise.
@@ -615,7 +615,7 @@ def load_json(json_str: str) -> Symbol:
         json_str: what stands in such a file.
 
     Raises:
-        ArgumentError: `json_str` is no string.
+        ArgumentError: `json_str` is not a string.
         FileFormatError: the text is not a symbol.
     """
     if not isinstance(json_str, str):

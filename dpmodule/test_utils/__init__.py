@@ -66,6 +66,10 @@ from .sparse import create_sparse_array_zd as create_sparse_array_zd
 from .sparse import rand_ndarray as rand_ndarray
 from .sparse import rand_sparse_ndarray as rand_sparse_ndarray
 from .sparse import shuffle_csr_column_indices as shuffle_csr_column_indices
+from .symbols import check_speed as check_speed
+from .symbols import check_symbolic_backward as check_symbolic_backward
+from .symbols import check_symbolic_forward as check_symbolic_forward
+from .symbols import simple_forward as simple_forward
 from .system import DummyIter as DummyIter
 from .system import default_context as default_context
 from .system import discard_stderr as discard_stderr
@@ -78,10 +82,6 @@ from .system import is_op_runnable as is_op_runnable
 from .system import list_gpus as list_gpus
 from .system import retry as retry
 from .system import set_default_context as set_default_context
-from .symbols import check_speed as check_speed
-from .symbols import check_symbolic_backward as check_symbolic_backward
-from .symbols import check_symbolic_forward as check_symbolic_forward
-from .symbols import simple_forward as simple_forward
 
 __all__ = lazy.public_names(vars())
 

@@ -37,22 +37,22 @@ def list_gpus() -> range:
 
 
 def is_cd_run() -> bool:
-    """Say whether the environment variable CD_JOB marks a run of a delivery pipeline."""
+    """Return True if the environment variable CD_JOB marks a run of a delivery pipeline."""
     return os.environ.get("CD_JOB") == "1"
 
 
 def is_aarch64_run() -> bool:
-    """Say whether the processor is a 64-bit ARM."""
+    """Return True if the processor is a 64-bit ARM."""
     return platform.machine() == "aarch64"
 
 
 def has_tvm_ops() -> bool:
-    """Say whether operators made by TVM are present: never, as this package has none."""
+    """Return True if operators made by TVM are present: never, as this package has none."""
     return False
 
 
 def is_op_runnable() -> bool:
-    """Say whether the current context can run all operators: always, as no TVM kernels limit it."""
+    """Return True if the current context can run all operators: always, as no TVM kernels limit it."""
     return True
 
 
@@ -107,7 +107,7 @@ def discard_stderr() -> Iterator[None]:
     """Throw away what is written to the standard error in a ``with`` block, by native code too."""
     try:
         number = sys.stderr.fileno()
-    except (AttributeError, OSError, ValueError):  # replaced by something that is no file
+    except (AttributeError, OSError, ValueError):  # replaced by something that is not a file
         yield
         return
     sys.stderr.flush()

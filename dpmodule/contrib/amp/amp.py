@@ -16,7 +16,16 @@ from ...module.half_training import LossScale, use_by_default
 from ...ndarray import NDArray
 from ...ops import find, get
 from ...symbol import Symbol
-from ...symbol.mixed_precision import CONDITIONAL_FP32, FP32, LOSSES, LP16, WIDEST, Conditions, HalfConverter, HalfRules
+from ...symbol.mixed_precision import (
+    CONDITIONAL_FP32,
+    FP32,
+    LOSSES,
+    LP16,
+    WIDEST,
+    Conditions,
+    HalfConverter,
+    HalfRules,
+)
 
 __all__ = [
     "convert_bucketing_module",
