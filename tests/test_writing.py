@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PLACES = "dpmodule docs examples notebooks benchmarks tools .ci README.md CHANGELOG.md CONTRIBUTING.md setup.py".split()
+PLACES = [
+    "dpmodule",
+    "docs",
+    "examples",
+    "notebooks",
+    "benchmarks",
+    "tools",
+    ".ci",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "setup.py",
+]
 ENDINGS = (".py", ".pyi", ".md", ".cpp", ".hpp", ".h", ".ipynb")
 MEASURED = ("benchmarks/RESULTS.md", "benchmarks/results_tables.md")
 """Reports that benchmarks write; the sentences of their sources are checked."""
@@ -62,7 +74,9 @@ LEAD = re.compile(r"^\s*(?:#+|//+|\*|>|-)?\s*")
 
 
 def sources():
-    listed = subprocess.run(["git", "ls-files", *PLACES], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", *PLACES], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return [name for name in listed.stdout.splitlines() if name.endswith(ENDINGS) and name not in MEASURED]
 
 
