@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from .._core.lazy import modules_of
 from ..base import OpError, did_you_mean
-from ..compat.lazy import modules_of
 from .spec import REQUIRED, Attr, Env, Input, LossOutput, Onnx, Op, Variadic
 
 _OPS: dict[str, Op] = {}
@@ -190,7 +190,7 @@ def _later() -> dict[str, str]:
 def lazy_operators() -> dict[str, str]:
     """Return the names of operators, with blanks between, by the module of this package that declares them.
 
-    The file is written by .ci/stubs.py from the declarations.
+    The file is written by tools/stubs.py from the declarations.
     """
     text = Path(__file__).with_name("lazy_operators.json").read_text(encoding="utf-8")
     found: dict[str, str] = json.loads(text)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
+from .._core import torch_private
 from ..ndarray import NDArray
 from ..ops.exposure import written
 from .base import register

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..recording import is_recorded
 from .linear import is_plain, kernels, linear, pays, product_by_faster
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..spec import Env
 from .linear import by_onednn, linear
 from .rules import flat_from
