@@ -21,7 +21,7 @@ from .devices.shared_memory import Segment
 from .devices.single_thread import single_thread
 from .executor.sparse_arrays import allocate_as
 from .ndarray import NDArray
-from .ops.exposure import expose
+from .ops.write_tracking import expose
 from .optimizer import Optimizer, Updater
 
 if TYPE_CHECKING:

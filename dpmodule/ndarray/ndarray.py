@@ -17,8 +17,8 @@ from ..compat import lazy
 from ..context import Context, gpu_module, is_gpu
 from ..ops import get
 from ..ops.dtypes import name_of
-from ..ops.exposure import expose
 from ..ops.shapes import prod
+from ..ops.write_tracking import expose
 from . import indexing, tape
 from .convert import (
     broadcast_shape,

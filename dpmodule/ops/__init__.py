@@ -4,7 +4,7 @@ A module declares its operators when one of them is first asked for; `lazy_opera
 """
 
 from . import sparse as sparse
-from .registry import add_later as add_later
+from .registry import add_lazy_operators as add_lazy_operators
 from .registry import find as find
 from .registry import get as get
 from .registry import names as names

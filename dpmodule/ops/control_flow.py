@@ -34,11 +34,13 @@ def _result(outputs: Sequence[torch.Tensor]) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _picked(values: Sequence[Any], positions: Sequence[int]) -> list[Any]:
+def _pick(values: Sequence[Any], positions: Sequence[int]) -> list[Any]:
     return [values[i] for i in positions]
 
 
-def _merged(old: Sequence[Shape], positions: Sequence[int], found: Sequence[Shape], what: str) -> list[Shape]:
+def _merge_shapes(
+    old: Sequence[Shape], positions: Sequence[int], found: Sequence[Shape], what: str
+) -> list[Shape]:
     """Return shapes of which those at `positions` are merged with what was found about them."""
     merged = list(old)
     for position, one in zip(positions, found):
@@ -46,7 +48,7 @@ def _merged(old: Sequence[Shape], positions: Sequence[int], found: Sequence[Shap
     return merged
 
 
-def _merged_types(
+def _merge_types(
     old: Sequence[str | None], positions: Sequence[int], found: Sequence[str | None]
 ) -> list[str | None]:
     merged = list(old)
@@ -55,7 +57,7 @@ def _merged_types(
     return merged
 
 
-def _fit(a: Any, is_right: bool, locs: Sequence[int], count: int) -> None:
+def _check_attrs(a: Any, is_right: bool, locs: Sequence[int], count: int) -> None:
     """Refuse attributes of a damaged file."""
     if not is_right or any(not 0 <= i < count for i in locs):
         given = ", ".join(f"{key}={value}" for key, value in zip(a._fields, a) if key != "bodies")
@@ -65,12 +67,12 @@ def _fit(a: Any, is_right: bool, locs: Sequence[int], count: int) -> None:
 # foreach
 
 
-def _element(whole: Shape) -> Shape:
+def _element_shape(whole: Shape) -> Shape:
     """Return the shape of one element along axis 0; that of a vector is (1,), as MXNet has no arrays without axes."""
     return None if whole is None else whole[1:] or (1,)
 
 
-def _whole(element: Shape, length: int, known: Shape) -> Shape:
+def _stacked_shape(element: Shape, length: int, known: Shape) -> Shape:
     """Return the shape of `length` elements, 0 for unknown."""
     if element is None:
         return known
@@ -96,19 +98,19 @@ def _infer_foreach(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     num_data, num_out = len(a.in_data_locs), a.num_out_data
     order = _foreach_order(a)
     counts = num_data >= 1 and num_out + len(a.in_state_locs) == a.num_outputs
-    _fit(a, counts and sorted(order) == list(range(a.bodies[0].num_inputs)), order, len(ins))
+    _check_attrs(a, counts and sorted(order) == list(range(a.bodies[0].num_inputs)), order, len(ins))
     length = _length([*ins[:num_data], *outs[:num_out]])
     states = range(num_data, num_data + len(a.in_state_locs))
     given: list[Shape] = [None] * len(ins)
     for i, position in enumerate(order):
-        given[position] = _element(ins[i]) if i < num_data else ins[i]
-    given = _merged(given, a.in_state_locs, outs[num_out:], "state before and after the loop")
-    steps = [*map(_element, outs[:num_out]), *outs[num_out:]]
+        given[position] = _element_shape(ins[i]) if i < num_data else ins[i]
+    given = _merge_shapes(given, a.in_state_locs, outs[num_out:], "state before and after the loop")
+    steps = [*map(_element_shape, outs[:num_out]), *outs[num_out:]]
     inner, made = a.bodies[0].shapes(given, steps)
-    inner = _merged(inner, a.in_state_locs, made[num_out:], "state before and after one step")
-    found = _picked(inner, order)
-    found[:num_data] = [_whole(e, length, known) for e, known in zip(found, ins[:num_data])]
-    results = [_whole(e, length, None) for e in made[:num_out]] + [found[i] for i in states]
+    inner = _merge_shapes(inner, a.in_state_locs, made[num_out:], "state before and after one step")
+    found = _pick(inner, order)
+    found[:num_data] = [_stacked_shape(e, length, known) for e, known in zip(found, ins[:num_data])]
+    results = [_stacked_shape(e, length, None) for e in made[:num_out]] + [found[i] for i in states]
     return (
         [unify(x, y, "input of foreach") for x, y in zip(ins, found)],
         [unify(x, y, "output of foreach") for x, y in zip(outs, results)],
@@ -120,11 +122,11 @@ def _infer_foreach_type(a: Any, ins: list[str | None], outs: list[str | None]) -
     given: list[str | None] = [None] * len(ins)
     for i, position in enumerate(order):
         given[position] = ins[i]
-    given = _merged_types(given, a.in_state_locs, outs[num_out:])
+    given = _merge_types(given, a.in_state_locs, outs[num_out:])
     inner, made = a.bodies[0].types(given)
-    inner = _merged_types(inner, a.in_state_locs, made[num_out:])
-    states = _picked(inner, a.in_state_locs)
-    return _picked(inner, order), [o or m for o, m in zip(outs, [*made[:num_out], *states])]
+    inner = _merge_types(inner, a.in_state_locs, made[num_out:])
+    states = _pick(inner, a.in_state_locs)
+    return _pick(inner, order), [o or m for o, m in zip(outs, [*made[:num_out], *states])]
 
 
 @op(
@@ -168,7 +170,7 @@ def foreach(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
             column.append(result)
         for position, state in zip(a.in_state_locs, results[num_out:]):
             values[position] = state
-    return _result([*map(torch.stack, collected), *_picked(values, a.in_state_locs)])
+    return _result([*map(torch.stack, collected), *_pick(values, a.in_state_locs)])
 
 
 def _elements(data: torch.Tensor) -> Sequence[torch.Tensor]:
@@ -187,29 +189,29 @@ def _infer_while(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     test, body = a.bodies
     counts = [len(a.cond_input_locs), len(a.func_input_locs), a.num_out_data + len(a.func_var_locs)]
     is_right = counts == [test.num_inputs, body.num_inputs, a.num_outputs]
-    _fit(a, is_right, (*a.cond_input_locs, *a.func_input_locs), len(ins))
-    _fit(a, True, a.func_var_locs, body.num_inputs)
+    _check_attrs(a, is_right, (*a.cond_input_locs, *a.func_input_locs), len(ins))
+    _check_attrs(a, True, a.func_var_locs, body.num_inputs)
     num_out, sources = a.num_out_data, _loop_var_sources(a)
-    found = _merged(ins, sources, outs[num_out:], "loop variable before and after the loop")
-    inner, _ = test.shapes(_picked(found, a.cond_input_locs))
-    found = _merged(found, a.cond_input_locs, inner, "input of while_loop")
+    found = _merge_shapes(ins, sources, outs[num_out:], "loop variable before and after the loop")
+    inner, _ = test.shapes(_pick(found, a.cond_input_locs))
+    found = _merge_shapes(found, a.cond_input_locs, inner, "input of while_loop")
     steps = [*(None if s is None else s[1:] or None for s in outs[:num_out]), *outs[num_out:]]
-    inner, made = body.shapes(_picked(found, a.func_input_locs), steps)
-    found = _merged(found, a.func_input_locs, inner, "input of while_loop")
-    found = _merged(found, sources, made[num_out:], "loop variable before and after one step")
+    inner, made = body.shapes(_pick(found, a.func_input_locs), steps)
+    found = _merge_shapes(found, a.func_input_locs, inner, "input of while_loop")
+    found = _merge_shapes(found, sources, made[num_out:], "loop variable before and after one step")
     stacked = [None if s is None else (a.max_iterations, *s) for s in made[:num_out]]
-    results = [*stacked, *_picked(found, sources)]
+    results = [*stacked, *_pick(found, sources)]
     return found, [unify(o, r, "output of while_loop") for o, r in zip(outs, results)]
 
 
 def _infer_while_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     test, body = a.bodies
     num_out, sources = a.num_out_data, _loop_var_sources(a)
-    found = _merged_types(ins, sources, outs[num_out:])
-    found = _merged_types(found, a.cond_input_locs, test.types(_picked(found, a.cond_input_locs))[0])
-    inner, made = body.types(_picked(found, a.func_input_locs))
-    found = _merged_types(found, a.func_input_locs, inner)
-    return found, [o or m for o, m in zip(outs, [*made[:num_out], *_picked(found, sources)])]
+    found = _merge_types(ins, sources, outs[num_out:])
+    found = _merge_types(found, a.cond_input_locs, test.types(_pick(found, a.cond_input_locs))[0])
+    inner, made = body.types(_pick(found, a.func_input_locs))
+    found = _merge_types(found, a.func_input_locs, inner)
+    return found, [o or m for o, m in zip(outs, [*made[:num_out], *_pick(found, sources)])]
 
 
 @op(
@@ -244,11 +246,11 @@ def while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
     """
     test, body = a.bodies
     num_out = a.num_out_data
-    outer, values = list(tensors), _picked(tensors, a.func_input_locs)
+    outer, values = list(tensors), _pick(tensors, a.func_input_locs)
     sources = _loop_var_sources(a)
     collected: list[list[torch.Tensor]] = [[] for _ in range(num_out)]
     for step in range(a.max_iterations):
-        if not _truth(test(env, _picked(outer, a.cond_input_locs), step), "while_loop's test"):
+        if not _read_condition(test(env, _pick(outer, a.cond_input_locs), step), "while_loop's test"):
             break
         results = body(env, values, step)
         for column, result in zip(collected, results):
@@ -257,13 +259,13 @@ def while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
             outer[source] = values[position] = state
     types = [] if all(collected) else body.types([name_of(v.dtype) for v in values])[1]
     stacked = [
-        _padded(column, size, torch_dtype(types[i] or "float32") if types else None, env)
+        _stack_padded(column, size, torch_dtype(types[i] or "float32") if types else None, env)
         for i, (column, size) in enumerate(zip(collected, env.out_shapes))
     ]
-    return _result([*stacked, *_picked(values, a.func_var_locs)])
+    return _result([*stacked, *_pick(values, a.func_var_locs)])
 
 
-def _padded(
+def _stack_padded(
     column: list[torch.Tensor], size: tuple[int, ...], dtype: torch.dtype | None, env: Env
 ) -> torch.Tensor:
     """Stack the outputs of all steps and fill up with zeros."""
@@ -274,7 +276,7 @@ def _padded(
     return torch.cat([rows, rows.new_zeros((missing, *rows.shape[1:]))]) if missing else rows
 
 
-def _truth(outputs: Sequence[torch.Tensor], what: str) -> bool:
+def _read_condition(outputs: Sequence[torch.Tensor], what: str) -> bool:
     """Read the one number that a test gives."""
     (found,) = outputs
     if found.numel() != 1:
@@ -288,9 +290,9 @@ def _truth(outputs: Sequence[torch.Tensor], what: str) -> bool:
 def _infer_cond(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     found, results = list(ins), list(outs)
     for body, positions in zip(a.bodies, (a.cond_input_locs, a.then_input_locs, a.else_input_locs)):
-        _fit(a, len(positions) == body.num_inputs, positions, len(ins))
-        inner, made = body.shapes(_picked(found, positions), () if body is a.bodies[0] else results)
-        found = _merged(found, positions, inner, "input of cond")
+        _check_attrs(a, len(positions) == body.num_inputs, positions, len(ins))
+        inner, made = body.shapes(_pick(found, positions), () if body is a.bodies[0] else results)
+        found = _merge_shapes(found, positions, inner, "input of cond")
         if body is not a.bodies[0]:
             results = [unify(r, m, "outputs of the two branches of cond") for r, m in zip(results, made)]
     return found, results
@@ -299,8 +301,8 @@ def _infer_cond(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 def _infer_cond_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     found, results = list(ins), list(outs)
     for body, positions in zip(a.bodies, (a.cond_input_locs, a.then_input_locs, a.else_input_locs)):
-        inner, made = body.types(_picked(found, positions))
-        found = _merged_types(found, positions, inner)
+        inner, made = body.types(_pick(found, positions))
+        found = _merge_types(found, positions, inner)
         if body is not a.bodies[0]:
             results = [r or m for r, m in zip(results, made)]
     return found, results
@@ -333,6 +335,6 @@ def cond(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
     Source: MXNet 1.9.1 `_cond`.
     """
     test, yes, no = a.bodies
-    if _truth(test(env, _picked(tensors, a.cond_input_locs)), "cond's test"):
-        return _result(yes(env, _picked(tensors, a.then_input_locs)))
-    return _result(no(env, _picked(tensors, a.else_input_locs)))
+    if _read_condition(test(env, _pick(tensors, a.cond_input_locs)), "cond's test"):
+        return _result(yes(env, _pick(tensors, a.then_input_locs)))
+    return _result(no(env, _pick(tensors, a.else_input_locs)))

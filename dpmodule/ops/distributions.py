@@ -194,7 +194,7 @@ def _check(name: str, one: _Density, sample: tuple[int, ...], parameter: tuple[i
         )
 
 
-def _spread(one: _Density, sample: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+def _expand_parameter(one: _Density, sample: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     """Give a parameter an axis of one for each of the sample's that it lacks."""
     more = sample.dim() - parameter.dim()
     at = parameter.dim() - one.vector
@@ -208,7 +208,7 @@ def _declare(short: str, one: _Density) -> None:
         for each in parameters:
             _check(name, one, tuple(sample.shape), tuple(each.shape))
         drawn = sample.detach() if one.discrete else sample
-        found = one.log(drawn, *(_spread(one, drawn, each) for each in parameters))
+        found = one.log(drawn, *(_expand_parameter(one, drawn, each) for each in parameters))
         return found if a.is_log else found.exp()
 
     axes = "(parameters..., drawn..., K)" if one.vector else "(parameters..., drawn...)"

@@ -19,13 +19,13 @@ from torch.fx import Proxy
 from torch.nn import functional as F
 
 from ..base import ArgumentError, StateError
-from .array.codes import resolve
+from .array.reshape_codes import resolve
 from .attrs import literal
 from .dtypes import name_of, torch_dtype
-from .recording import is_recorded, is_traced
 from .registry import find, get
 from .shapes import infer_shape, infer_type
 from .spec import AUX, Env, Op
+from .tracing import is_jit_tracing, is_tracing
 
 
 def _fully_connected(
@@ -60,13 +60,13 @@ def _reshape(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     return data.reshape(resolve.__wrapped__(tuple(data.shape), codes, reverse))
 
 
-def _choose(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+def _run_cond(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
     """Run one of two branches."""
     _refuse_export("_cond")
     return get("_cond").run(a, env, *tensors)
 
 
-def _repeat(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+def _run_while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
     """Run a loop; of one without steps, a step is tried for the shapes of outputs that are stacked."""
     _refuse_export("_while_loop")
     test, body = a.bodies
@@ -92,12 +92,12 @@ def _refuse_export(name: str) -> None:
         )
 
 
-FORMS: dict[str, Callable[..., Any]] = {
+IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "Dropout": _dropout,
     "FullyConnected": _fully_connected,
     "Reshape": _reshape,
-    "_cond": _choose,
-    "_while_loop": _repeat,
+    "_cond": _run_cond,
+    "_while_loop": _run_while_loop,
 }
 """Functions ``(a, env, *tensors)`` by the operator's name."""
 
@@ -118,10 +118,10 @@ def _is_recorded() -> bool:
 is_exporting = getattr(torch.compiler, "is_exporting", _is_recorded)
 """Say whether `torch.export` is at work."""
 
-_WITHOUT_GRADIENT = frozenset(
+_OPAQUE_WHEN_TRACED = frozenset(
     {"_contrib_MultiBoxTarget", "_contrib_MultiBoxDetection", "_contrib_Proposal", "_contrib_MultiProposal"}
 )
-_IN_PREDICTION = frozenset(
+_OPAQUE_IN_PREDICTION = frozenset(
     {
         "CTCLoss",
         "_contrib_RROIAlign",
@@ -135,19 +135,21 @@ _IN_PREDICTION = frozenset(
         "_sparse_retain",
     }
 )
-_BY_NUMPY = frozenset({"_contrib_MultiBoxPrior"})
+_OPAQUE_IN_DYNAMO = frozenset({"_contrib_MultiBoxPrior"})
 """Those that compute on numbers with NumPy, which `torch.compile` takes for arrays."""
 
 
 def is_opaque(name: str) -> bool:
     """Say whether an operator is recorded as a single call by what is at work now."""
-    if name in _BY_NUMPY:
+    if name in _OPAQUE_IN_DYNAMO:
         return torch.compiler.is_dynamo_compiling()
-    if name in _WITHOUT_GRADIENT:
-        return is_recorded()
-    if name not in _IN_PREDICTION:
+    if name in _OPAQUE_WHEN_TRACED:
+        return is_tracing()
+    if name not in _OPAQUE_IN_PREDICTION:
         return False
-    return is_exporting() or is_traced() or (torch.compiler.is_compiling() and not torch.is_grad_enabled())
+    return (
+        is_exporting() or is_jit_tracing() or (torch.compiler.is_compiling() and not torch.is_grad_enabled())
+    )
 
 
 def call(name: str, attributes: dict[str, Any], tensors: Sequence[torch.Tensor]) -> Any:
@@ -156,7 +158,7 @@ def call(name: str, attributes: dict[str, Any], tensors: Sequence[torch.Tensor])
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _record(name: str, attributes: str) -> Any:
+def _attribute_record(name: str, attributes: str) -> Any:
     """Return an operator's record of attributes."""
     op, given = get(name), dict(literal(attributes))
     return op.parse_record(*(given.get(key, attr.default) for key, attr in op.attrs.items()))
@@ -166,7 +168,7 @@ def _record(name: str, attributes: str) -> Any:
     "dpmodule::opaque", mutates_args=(), schema="(str name, str attributes, Tensor[] tensors) -> Tensor[]"
 )
 def _opaque(name: str, attributes: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    op, a = get(name), _record(name, attributes)
+    op, a = get(name), _attribute_record(name, attributes)
     env = Env(tensors[0].device, None, False)
     bound = op.bind(a) if op.bind is not None else None
     found = op.run(a, env, *tensors) if bound is None else bound(*tensors)
@@ -175,8 +177,8 @@ def _opaque(name: str, attributes: str, tensors: Sequence[torch.Tensor]) -> list
 
 
 @_opaque.register_fake
-def _shapes_alone(name: str, attributes: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    op, a = get(name), _record(name, attributes)
+def _opaque_shapes(name: str, attributes: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    op, a = get(name), _attribute_record(name, attributes)
     none: list[Any] = [None] * len(op.output_names(a))
     shapes = infer_shape(op, a, [tuple(each.shape) for each in tensors], none)[1]
     types = infer_type(op, a, [name_of(each.dtype) for each in tensors], none)[1]
@@ -191,10 +193,10 @@ RESERVED = frozenset({"training", "like", "out_shapes", "bodies", "memory"})
 
 Function = Callable[..., Any]
 
-_made: dict[str, Function] = {}
+_functions: dict[str, Function] = {}
 
 
-class Memory(torch.nn.Module):
+class OperatorState(torch.nn.Module):
     """What an operator of the user's keeps from one call to the next; a copy of it begins with nothing."""
 
     def __init__(self) -> None:
@@ -204,8 +206,8 @@ class Memory(torch.nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "kept": {}}
 
-    def __deepcopy__(self, memo: Any) -> Memory:
-        return Memory()
+    def __deepcopy__(self, memo: Any) -> OperatorState:
+        return OperatorState()
 
 
 class _Body(NamedTuple):
@@ -217,7 +219,7 @@ class _Body(NamedTuple):
         return list(self.module(*tensors))
 
 
-class _Head(torch.autograd.Function):
+class _LossGradient(torch.autograd.Function):
     """A loss's output: whatever gradient comes, the loss's own one goes on."""
 
     @staticmethod
@@ -231,10 +233,10 @@ class _Head(torch.autograd.Function):
         return grad, None, None
 
 
-_head: Callable[..., torch.Tensor] = _Head.apply
+_replace_gradient: Callable[..., torch.Tensor] = _LossGradient.apply
 
 
-def part(values: Any, number: int) -> Any:
+def select_output(values: Any, number: int) -> Any:
     """Return one of several outputs of an operator; of one that a missing label has kept from running, None."""
     return None if values is None else values[number]
 
@@ -242,10 +244,10 @@ def part(values: Any, number: int) -> Any:
 def function_of(op: Op) -> Function:
     """Return the function of an operator; of one that the registry has, always the same."""
     if op.owner is not None:
-        return _made_for(op)
-    if op.name not in _made:
-        _made[op.name] = _made_for(op)
-    return _made[op.name]
+        return _make_function(op)
+    if op.name not in _functions:
+        _functions[op.name] = _make_function(op)
+    return _functions[op.name]
 
 
 def __getattr__(name: str) -> Any:
@@ -257,9 +259,9 @@ def __getattr__(name: str) -> Any:
     return function_of(found)
 
 
-def _made_for(op: Op) -> Function:
+def _make_function(op: Op) -> Function:
     """Return a new function for an operator."""
-    name, read, compute, is_plain = op.name, _reader(op), _computation(op), op.loss is None
+    name, read, compute, is_plain = op.name, _attribute_reader(op), _computation(op), op.loss is None
 
     def function(
         *tensors: Any,
@@ -267,13 +269,13 @@ def _made_for(op: Op) -> Function:
         like: torch.Tensor | None = None,
         out_shapes: tuple[tuple[int, ...], ...] = (),
         bodies: tuple[torch.nn.Module, ...] = (),
-        memory: Memory | None = None,
+        memory: OperatorState | None = None,
         **attributes: Any,
     ) -> Any:
         given = tensors[0] if tensors else like
         if isinstance(given, Proxy):
-            around = _Around(training, like, out_shapes, bodies, memory)
-            return _traced(given, function, tensors, attributes, around)
+            options = _CallOptions(training, like, out_shapes, bodies, memory)
+            return _record_call(given, function, tensors, attributes, options)
         if is_plain and any(each is None for each in tensors):
             return None  # works on labels, and there are none
         if is_opaque(name) and tensors:
@@ -288,18 +290,22 @@ def _made_for(op: Op) -> Function:
     return function
 
 
-class _Around(NamedTuple):
+class _CallOptions(NamedTuple):
     """What a call has beside tensors and attributes."""
 
     training: Any
     like: Any
     out_shapes: Any
     bodies: Sequence[torch.nn.Module]
-    memory: Memory | None
+    memory: OperatorState | None
 
 
-def _traced(
-    proxy: Proxy, function: Function, tensors: Sequence[Any], attributes: dict[str, Any], around: _Around
+def _record_call(
+    proxy: Proxy,
+    function: Function,
+    tensors: Sequence[Any],
+    attributes: dict[str, Any],
+    options: _CallOptions,
 ) -> Any:
     """Record a call as one of `torch.fx`, whose tracers need not look into it."""
     tracer: Any = proxy.tracer
@@ -307,16 +313,16 @@ def _traced(
     def path(module: torch.nn.Module) -> Any:
         return tracer.create_proxy("get_attr", tracer.path_of_module(module), (), {})
 
-    named = zip(around._fields[:3], around)
+    named = zip(options._fields[:3], options)
     keywords = {**attributes, **{key: value for key, value in named if isinstance(value, Proxy) or value}}
-    if around.bodies:
-        keywords["bodies"] = tuple(map(path, around.bodies))
-    if around.memory is not None:
-        keywords["memory"] = path(around.memory)
+    if options.bodies:
+        keywords["bodies"] = tuple(map(path, options.bodies))
+    if options.memory is not None:
+        keywords["memory"] = path(options.memory)
     return tracer.create_proxy("call_function", function, tuple(tensors), keywords)
 
 
-def _reader(op: Op) -> Callable[..., Any]:
+def _attribute_reader(op: Op) -> Callable[..., Any]:
     """Return what makes an operator's record of attributes."""
     if op.read_attrs is not None:
         read_attrs = op.read_attrs
@@ -337,8 +343,8 @@ def _reader(op: Op) -> Callable[..., Any]:
 def _computation(op: Op) -> Function:
     """Return ``(a, env, *tensors) -> what the function returns``."""
     if op.loss is not None:
-        return _loss(op)
-    form, bind, run = FORMS.get(op.name), op.bind, op.run
+        return _loss_computation(op)
+    form, bind, run = IMPLEMENTATIONS.get(op.name), op.bind, op.run
     if form is not None:
         run = form
     elif bind is not None:
@@ -348,10 +354,10 @@ def _computation(op: Op) -> Function:
             return run(a, env, *tensors) if bound is None else bound(*tensors)
 
         return compute
-    return _writing(op, run) if op.mutates else run
+    return _with_state_updates(op, run) if op.mutates else run
 
 
-def _loss(op: Op) -> Function:
+def _loss_computation(op: Op) -> Function:
     """Return the computation of a loss, which gives its prediction alone where there is no label."""
     loss, name = op.loss, op.name
     forward, rule = loss.forward, loss.grad  # type: ignore[union-attr]
@@ -363,21 +369,21 @@ def _loss(op: Op) -> Function:
                     f"{name}: no label was given, which a loss needs in train mode; give it, or call eval()"
                 )
             return forward(a, env, data, *rest)
-        if is_traced() and env.is_train:
+        if is_jit_tracing() and env.is_train:
             raise StateError(
                 f"{name}: torch.jit.trace cannot record the gradient of a loss; call eval() before tracing, or use "
                 "torch.compile"
             )
-        if not (torch.is_grad_enabled() and data.requires_grad) or is_traced():
+        if not (torch.is_grad_enabled() and data.requires_grad) or is_jit_tracing():
             return forward(a, env, data, *rest)
         fixed, others = data.detach(), [label.detach() for label in rest]
         out = forward(a, env, fixed, *others)
-        return _head(data, out, rule(a, env, out, fixed, *others))
+        return _replace_gradient(data, out, rule(a, env, out, fixed, *others))
 
     return compute
 
 
-def _writing(op: Op, run: Function) -> Function:
+def _with_state_updates(op: Op, run: Function) -> Function:
     """Return the computation of an operator that gives its states new values: in train mode they are written."""
     outputs = op.outputs
     inputs = () if callable(op.inputs) else op.inputs

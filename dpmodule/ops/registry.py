@@ -99,14 +99,14 @@ def op(
         loss_probe: ``(a, output) -> part`` that is finite only if the whole output is (default: none smaller).
         fields: the other fields of `Op`: variadic, outputs (names, or a function of the attributes), hidden
             (outputs counted in saved graphs only), bind, mutates (inputs whose new values `run` returns after the
-            outputs; None in such a place leaves the input as it is), commit_now (those of them that forward writes
+            outputs; None in such a place leaves the input as it is), commit_in_forward (those of them that forward writes
             at once; backward commits the others), infer, infer_type, view (the result may share memory with the
             first input), random (draws from the generator), needs_shapes (wants
             ``env.out_shapes``), stateful (keeps things in ``env.memo`` from one call of an executor to the next),
             num_subgraphs (how many graphs a node carries; they are the last field, ``bodies``, of the attributes),
             read_attrs (reads the attributes by itself, which then may have any name), needs_head (from the
             attributes, whether backward needs the outputs' gradients), differentiable (False: binding a graph for
-            gradients that would flow through it is an error, as in MXNet), batch (NEVER), keeps_any (it has
+            gradients that would flow through it is an error, as in MXNet), batch (NEVER), accepts_any (it has
             attributes, but takes and keeps any other keyword too), onnx (default: the builder in
             `dpmodule.onnx.to_onnx` that has the operator's name, without ``_`` and ``_contrib_``), classes
             (``(a, *shapes of the inputs) -> ClassLabels`` of the second input; None where it holds no class
@@ -175,14 +175,14 @@ def get(name: str) -> Op:
 def find(name: str) -> Op | None:
     """Return the operator of a name or alias, or None; it may be declared only now (see `lazy_operators`)."""
     found = _OPS.get(name)
-    if found is None and (module := _later().get(name)) is not None:
+    if found is None and (module := _lazy_modules().get(name)) is not None:
         import_module(module)
         found = _OPS.get(name)
     return found
 
 
 @cache
-def _later() -> dict[str, str]:
+def _lazy_modules() -> dict[str, str]:
     """Return the module of every operator that is declared when it is first asked for."""
     return {name: f"{__package__}.{module}" for name, module in modules_of(lazy_operators()).items()}
 
@@ -197,14 +197,14 @@ def lazy_operators() -> dict[str, str]:
     return found
 
 
-def add_later(module: str, names: str) -> None:
+def add_lazy_operators(module: str, names: str) -> None:
     """Name operators that a module outside this package declares: when one of them is first asked for."""
-    _later().update(dict.fromkeys(names.split(), module))
+    _lazy_modules().update(dict.fromkeys(names.split(), module))
 
 
 def names() -> tuple[str, ...]:
     """Return every name and alias, also of operators that are not declared yet."""
-    return tuple(dict.fromkeys((*_OPS, *_later())))
+    return tuple(dict.fromkeys((*_OPS, *_lazy_modules())))
 
 
 def declared() -> tuple[str, ...]:
@@ -293,7 +293,7 @@ def _names_in(space: str, count: int) -> dict[str, str]:
     return {public: name for name, where, public in pairs if where == space}
 
 
-def named_in(face: str, space: str, name: str) -> str:
+def find_operator_name(face: str, space: str, name: str) -> str:
     """Return the operator of a public name in a namespace of `face`, which is "nd" or "sym"."""
     known = names_in(space)
     if name not in known:
@@ -383,7 +383,7 @@ def signature(op: Op, extra: tuple[str, ...]) -> inspect.Signature:
         default = None if attr.default is REQUIRED else attr.default
         parameters.append(inspect.Parameter(key, kind, default=default))
     parameters += [inspect.Parameter(key, only, default=None) for key in extra]
-    if op.read_attrs is not None or op.takes_any:
+    if op.read_attrs is not None or op.accepts_any_keyword:
         parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
     return inspect.Signature(parameters)
 

@@ -15,7 +15,7 @@ import torch
 
 from ..base import OpError, Shape, ShapeError
 from .spec import Env, Infer, InferType, Op, Shapes, Types
-from .user_code import is_users
+from .user_code import is_user_error
 
 
 def normal_axis(axis: int, ndim: int, name: str = "axis") -> int:
@@ -184,7 +184,7 @@ def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         try:
             return op.infer(a, ins, outs)
         except (IndexError, TypeError, ZeroDivisionError, OpError) as error:
-            if is_users(error):
+            if is_user_error(error):
                 raise
             raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
     if all(known(s) for s in ins):

@@ -246,7 +246,7 @@ class Op:
     bind: Callable[[Any], Callable[..., Any]] | None = None
     loss: LossOutput | None = None
     mutates: tuple[str, ...] = ()
-    commit_now: tuple[str, ...] = ()
+    commit_in_forward: tuple[str, ...] = ()
     infer: Infer | None = None
     infer_type: InferType | None = None
     view: bool = False
@@ -258,7 +258,7 @@ class Op:
     needs_head: Callable[[Any], bool] | None = None
     differentiable: bool = True
     batch: str = ""
-    keeps_any: bool = False
+    accepts_any: bool = False
     onnx: Onnx | None = None
     classes: Callable[..., ClassLabels | None] | None = None
     doc: str = field(default="", repr=False)
@@ -269,9 +269,9 @@ class Op:
         return key in self.attrs or (self.read_attrs is not None and not is_free(key))
 
     @property
-    def takes_any(self) -> bool:
+    def accepts_any_keyword(self) -> bool:
         """Whether it takes any keyword: MXNet checks those of operators with parameters only."""
-        return self.keeps_any or not (self.attrs or self.read_attrs or self.owner)
+        return self.accepts_any or not (self.attrs or self.read_attrs or self.owner)
 
     def parse(self, given: Mapping[str, Any], bodies: tuple[Any, ...] = ()) -> Any:
         """Return the attributes as an immutable record, from values or from the strings of a saved graph.
@@ -309,7 +309,7 @@ class Op:
                 values.append(attr.default)
         return self.parse_record(*values, bodies) if self.num_subgraphs else self.parse_record(*values)
 
-    def wanted(self, a: Any, count: int = 0) -> tuple[Input, ...]:
+    def active_inputs(self, a: Any, count: int = 0) -> tuple[Input, ...]:
         """Return the inputs that exist under the attributes `a`; `count` is the number of variadic ones."""
         if self.variadic is not None:
             if self.variadic.is_fixed(a):
@@ -318,13 +318,13 @@ class Op:
         inputs = self.inputs(a) if callable(self.inputs) else self.inputs
         return tuple(i for i in inputs if i.when is None or i.when(a))
 
-    def written(self, declared: Sequence[Input]) -> list[tuple[int, bool]]:
+    def mutated_inputs(self, declared: Sequence[Input]) -> list[tuple[int, bool]]:
         """Return the positions of the inputs that `run` gives new values to, and whether forward writes them."""
         if self.variadic is not None:
             names = [i.name.rpartition("_")[0] for i in declared]
-            return [(p, n in self.commit_now) for p, n in enumerate(names) if n in self.mutates]
+            return [(p, n in self.commit_in_forward) for p, n in enumerate(names) if n in self.mutates]
         names = [i.name for i in declared]
-        return [(names.index(m), m in self.commit_now) for m in self.mutates if m in names]
+        return [(names.index(m), m in self.commit_in_forward) for m in self.mutates if m in names]
 
     def output_names(self, a: Any) -> tuple[str, ...]:
         """Return the names of the visible outputs."""
@@ -338,6 +338,6 @@ class Op:
         """Say whether the output ignores its head gradient."""
         return self.loss is not None and (self.loss.when is None or self.loss.when(a))
 
-    def wants_head(self, a: Any) -> bool:
+    def needs_head_gradient(self, a: Any) -> bool:
         """Say whether backward needs the gradient of the output from outside."""
         return not self.is_loss(a) if self.needs_head is None else self.needs_head(a)

@@ -13,13 +13,13 @@ _TEXT = "_dpmodule_text"
 _KINDS: dict[tuple[type[Exception], type[MXNetError]], Any] = {}
 
 
-def _both(kind: type[Exception], other: type[MXNetError] = MXNetError) -> Any:
+def _joined_class(kind: type[Exception], other: type[MXNetError] = MXNetError) -> Any:
     """Return the class of errors that are of the user's type and of ours, None if Python cannot join them."""
     if (kind, other) not in _KINDS:
         body: dict[str, Any] = {
             "__module__": kind.__module__,
             "__doc__": kind.__doc__,
-            "__reduce__": _reduced,
+            "__reduce__": _reduce,
         }
         if other is not MXNetError:
             body["__str__"] = _text
@@ -34,15 +34,15 @@ def _text(error: Exception) -> str:
     return str(getattr(error, _TEXT))
 
 
-def _joined(error: Exception) -> Exception:
+def _as_mxnet_error(error: Exception) -> Exception:
     """Return an MXNetError that is like `error`, which may be `error` itself."""
-    kind = None if isinstance(error, MXNetError) else _both(type(error))
+    kind = None if isinstance(error, MXNetError) else _joined_class(type(error))
     if kind is None:
         return error
-    return _remade(kind, error.args, error.__dict__)
+    return _rebuild_error(kind, error.args, error.__dict__)
 
 
-def _remade(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
+def _rebuild_error(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
     """Return an error without calling its constructor, which may take other things than it passed on."""
     made: Exception = kind.__new__(kind, *args)
     made.args = args
@@ -50,21 +50,21 @@ def _remade(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exc
     return made
 
 
-def _unpickled(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
-    return _joined(_remade(kind, args, attributes))
+def _unpickle(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
+    return _as_mxnet_error(_rebuild_error(kind, args, attributes))
 
 
-def _reduced(error: Exception) -> tuple[Any, ...]:
+def _reduce(error: Exception) -> tuple[Any, ...]:
     """Let an error of a joined class be pickled by the name of the user's class, which alone can be looked up."""
-    return _unpickled, (type(error).__bases__[0], error.args, error.__dict__)
+    return _unpickle, (type(error).__bases__[0], error.args, error.__dict__)
 
 
-def explained(error: Exception, kind: type[MXNetError], text: str) -> Exception:
+def with_message(error: Exception, kind: type[MXNetError], text: str) -> Exception:
     """Return an error of the type of `error`, with what it carries, that is of `kind` too and shows another text."""
-    both = None if isinstance(error, kind) else _both(type(error), kind)
+    both = None if isinstance(error, kind) else _joined_class(type(error), kind)
     if both is None:
         return kind(text)
-    made = _remade(both, error.args, error.__dict__)
+    made = _rebuild_error(both, error.args, error.__dict__)
     setattr(made, _TEXT, text)
     return made
 
@@ -78,7 +78,7 @@ class _UserCode:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is None:
             return
-        made = _joined(error) if isinstance(error, Exception) else error
+        made = _as_mxnet_error(error) if isinstance(error, Exception) else error
         setattr(made, _MARK, True)
         if made is not error:
             raise made.with_traceback(error.__traceback__) from error
@@ -96,6 +96,6 @@ def user_code() -> AbstractContextManager[None]:
     return _BLOCK
 
 
-def is_users(error: BaseException | None) -> bool:
+def is_user_error(error: BaseException | None) -> bool:
     """Say whether an error was raised by users' code."""
     return getattr(error, _MARK, False)

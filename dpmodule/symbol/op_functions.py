@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops.registry import named_in
+from ..ops.registry import find_operator_name
 from ..ops.registry import names_in as names_in
 from .symbol import Face, face
 
@@ -13,4 +13,4 @@ def face_of(space: str, name: str) -> Face:
     Args:
         space: "" for the main namespace, else "contrib", "linalg", "random", "sparse", "image" or "_internal".
     """
-    return face(named_in("sym", space, name))
+    return face(find_operator_name("sym", space, name))

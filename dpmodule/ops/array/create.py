@@ -16,7 +16,7 @@ from ..registry import op
 from ..shapes import typed, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes
 
-_PLACE = {
+_OUTPUT_ATTRS = {
     "ctx": Attr(string, "device of the result, such as 'cpu(0)'; only for calls on arrays", ""),
     "dtype": Attr(dtype, "dtype of the result", "float32"),
 }
@@ -43,7 +43,7 @@ _filled = partial(
 )
 
 
-@_filled("_zeros", (), {"shape": _SHAPE, **_PLACE})
+@_filled("_zeros", (), {"shape": _SHAPE, **_OUTPUT_ATTRS})
 def zeros(a: Any, env: Env) -> torch.Tensor:
     """Make an array of zeros.
 
@@ -55,7 +55,7 @@ def zeros(a: Any, env: Env) -> torch.Tensor:
     return _full(a, env, 0)
 
 
-@_filled("_ones", (), {"shape": _SHAPE, **_PLACE})
+@_filled("_ones", (), {"shape": _SHAPE, **_OUTPUT_ATTRS})
 def ones(a: Any, env: Env) -> torch.Tensor:
     """Make an array of ones.
 
@@ -72,7 +72,7 @@ def ones(a: Any, env: Env) -> torch.Tensor:
     (),
     {
         "shape": Attr(optional(shape), "shape of the result; 0 or None: it follows from elsewhere", None),
-        **_PLACE,
+        **_OUTPUT_ATTRS,
         "value": Attr(real, "what every element is set to"),
     },
 )
@@ -88,13 +88,13 @@ def full(a: Any, env: Env) -> torch.Tensor:
     return _full(a, env, a.value if floating or a.dtype == "bool" else int(a.value))
 
 
-def _span(a: Any) -> tuple[float, float]:
+def _arange_limits(a: Any) -> tuple[float, float]:
     """Return start and stop; a single number is the stop."""
     return (0.0, a.start) if a.stop is None else (a.start, a.stop)
 
 
 def _arange_length(a: Any) -> int:
-    start, stop = _span(a)
+    start, stop = _arange_limits(a)
     if a.step == 0 or (stop - start) * a.step <= 0:
         raise OpError(
             f"_arange: step {a.step} does not lead from {start} to {stop}; expected at least one element"
@@ -120,7 +120,7 @@ def _infer_arange(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "infer_range": Attr(
             boolean, "begin at `start` and take the length from where the array is used", False
         ),
-        **_PLACE,
+        **_OUTPUT_ATTRS,
     },
     infer=_infer_arange,
     infer_type=_TYPE,
@@ -144,7 +144,7 @@ def arange(a: Any, env: Env) -> torch.Tensor:
         if not length:
             raise OpError("_arange: infer_range needs an array that tells the length; give stop")
     else:
-        start, length = _span(a)[0], _arange_length(a)
+        start, length = _arange_limits(a)[0], _arange_length(a)
     # computed as start + i * step in float64, so that errors do not add up
     step, kind = a.step, torch_dtype(a.dtype)
     if not kind.is_floating_point:  # MXNet cuts start and step down, not the values
@@ -162,7 +162,7 @@ def arange(a: Any, env: Env) -> torch.Tensor:
         "stop": Attr(real, "last value"),
         "num": Attr(integer(low=1), "how many values"),
         "endpoint": Attr(boolean, "let `stop` be the last value; if not, it would be the next one", True),
-        **_PLACE,
+        **_OUTPUT_ATTRS,
     },
     infer=lambda a, ins, outs: ([], [unify(outs[0], (a.num,), "a linspace and the required shape")]),
     infer_type=_TYPE,
@@ -190,7 +190,7 @@ def linspace(a: Any, env: Env) -> torch.Tensor:
         "N": Attr(integer(low=1), "number of rows"),
         "M": Attr(integer(low=0), "number of columns; 0 means N", 0),
         "k": Attr(integer(), "which diagonal: above the main one if positive", 0),
-        **_PLACE,
+        **_OUTPUT_ATTRS,
     },
     infer=lambda a, ins, outs: ([], [unify(outs[0], (a.N, a.M or a.N), "an eye and the required shape")]),
     infer_type=_TYPE,

@@ -18,7 +18,7 @@ Unary = Callable[[torch.Tensor], torch.Tensor]
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def _limited(index: torch.Tensor, length: int, mode: str) -> torch.Tensor:
+def _checked_index(index: torch.Tensor, length: int, mode: str) -> torch.Tensor:
     """Return positions as integers within [0, length)."""
     index = index.long()
     if mode == "wrap":
@@ -74,7 +74,7 @@ def take(a: Any) -> Binary:
 
     def take(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
         axis = normal_axis(given, x.dim())
-        places = _limited(indices, x.shape[axis], mode)
+        places = _checked_index(indices, x.shape[axis], mode)
         found = x.index_select(axis, places.reshape(-1))
         return found.reshape(x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
 
@@ -137,7 +137,7 @@ def pick(a: Any) -> Binary:
             raise ShapeError(
                 f"pick: index has shape {tuple(index.shape)}, expected {kept} or without axis {axis}"
             )
-        found = data.gather(axis, _limited(index, data.shape[axis], mode).reshape(kept))
+        found = data.gather(axis, _checked_index(index, data.shape[axis], mode).reshape(kept))
         return found if keep or data.dim() == 1 else found.squeeze(axis)
 
     return pick
@@ -168,7 +168,7 @@ def batch_take(a: Any, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `batch_take`.
     """
-    return x.gather(1, _limited(indices, x.shape[1], "clip").unsqueeze(1)).squeeze(1)
+    return x.gather(1, _checked_index(indices, x.shape[1], "clip").unsqueeze(1)).squeeze(1)
 
 
 def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

@@ -20,7 +20,7 @@ Split = Callable[[torch.Tensor], Any]
 _COUNT = Attr(integer(low=0), "number of inputs; counted by the call", 0)
 
 
-def _without(dims: tuple[int, ...], axis: int, size: int = 0) -> tuple[int, ...]:
+def _with_size(dims: tuple[int, ...], axis: int, size: int = 0) -> tuple[int, ...]:
     """Return a shape with another size at one axis."""
     return (*dims[:axis], size, *dims[axis + 1 :])
 
@@ -36,7 +36,7 @@ def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape], are_alike: bool =
         if each is not None:
             if axis >= len(each):
                 raise ShapeError(f"Concat: inputs {ins} differ in their number of dimensions")
-            common = unify(common, _without(each, axis), "inputs of Concat")
+            common = unify(common, _with_size(each, axis), "inputs of Concat")
     sizes = [s[axis] if s is not None else 0 for s in ins]
     total = outs[0][axis] if outs[0] is not None else 0
     if 0 not in sizes:
@@ -49,7 +49,7 @@ def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape], are_alike: bool =
             )
         sizes = [size or missing for size in sizes]
     dims = common or ()
-    return [_without(dims, axis, size) for size in sizes], [_without(dims, axis, total)]
+    return [_with_size(dims, axis, size) for size in sizes], [_with_size(dims, axis, total)]
 
 
 @bound(
@@ -177,17 +177,17 @@ def _infer_pieces(
                 )
             piece = data[:axis] + data[axis + 1 :] or (1,)
         else:
-            piece = _without(data, axis, size)
+            piece = _with_size(data, axis, size)
         found.append(output_shape(out, piece))
     return [data], found
 
 
-def _back_from_pieces(data: Shape, outs: list[Shape], axis_given: int, squeeze: bool) -> Shape:
+def _data_from_pieces(data: Shape, outs: list[Shape], axis_given: int, squeeze: bool) -> Shape:
     """Fill the other dimensions of a split's data in from the pieces."""
     for out in outs:
         if out is not None:
             axis = normal_axis(axis_given, len(out) + squeeze)
-            whole = (*out[:axis], 0, *out[axis:]) if squeeze else _without(out, axis)
+            whole = (*out[:axis], 0, *out[axis:]) if squeeze else _with_size(out, axis)
             data = unify(data, whole, "data of a split")
     return data
 
@@ -201,12 +201,12 @@ def _equal_sizes(name: str, length: int, count: int) -> list[int]:
 
 
 def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    data = _back_from_pieces(ins[0], outs, a.axis, a.squeeze_axis)
+    data = _data_from_pieces(ins[0], outs, a.axis, a.squeeze_axis)
     if data is not None:
         axis = normal_axis(a.axis, len(data))
         piece = 1 if a.squeeze_axis else next((out[axis] for out in outs if out is not None), 0)
         if piece and not data[axis]:
-            data = unify(data, _without(data, axis, piece * a.num_outputs), "data of SliceChannel")
+            data = unify(data, _with_size(data, axis, piece * a.num_outputs), "data of SliceChannel")
     return _infer_pieces(
         data, outs, a.axis, lambda n: _equal_sizes("SliceChannel", n, a.num_outputs), a.squeeze_axis
     )
@@ -250,7 +250,7 @@ def slice_channel(a: Any) -> Split:
     return split
 
 
-def _pieces(a: Any, length: int) -> list[int]:
+def _piece_sizes(a: Any, length: int) -> list[int]:
     """Return the sizes of the pieces of a `_split_v2`; 0 for the last one of an unknown length."""
     if a.sections:
         return _equal_sizes("_split_v2", length, a.sections)
@@ -262,7 +262,7 @@ def _pieces(a: Any, length: int) -> list[int]:
 
 
 def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    return _infer_pieces(ins[0], outs, a.axis, lambda n: _pieces(a, n), a.squeeze_axis)
+    return _infer_pieces(ins[0], outs, a.axis, lambda n: _piece_sizes(a, n), a.squeeze_axis)
 
 
 @bound(
@@ -294,7 +294,7 @@ def split_v2(a: Any) -> Split:
     axis, squeeze = a.axis, a.squeeze_axis
 
     def split(x: torch.Tensor) -> Any:
-        sizes = _pieces(a, x.shape[normal_axis(axis, x.dim())])
+        sizes = _piece_sizes(a, x.shape[normal_axis(axis, x.dim())])
         if squeeze:
             _infer_pieces(tuple(x.shape), [None] * len(sizes), axis, lambda n: sizes, True)
         pieces = torch.split(x, sizes, axis)

@@ -12,7 +12,7 @@ from ..attrs import boolean, integer, optional, shape
 from ..registry import bound, pure
 from ..shapes import first_type, from_data, known, output_shape, prod
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
-from .codes import resolve, resolve_target
+from .reshape_codes import resolve, resolve_target
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
@@ -124,7 +124,7 @@ def flatten(a: Any) -> Unary:
     return flatten
 
 
-def _part(begin: int | None, end: int | None, ndim: int, which: str) -> tuple[int, int]:
+def _axis_range(begin: int | None, end: int | None, ndim: int, which: str) -> tuple[int, int]:
     """Return a range of axes as (first, one after the last)."""
     first, last = slice(begin, end).indices(ndim)[:2]
     if first >= last:
@@ -132,16 +132,16 @@ def _part(begin: int | None, end: int | None, ndim: int, which: str) -> tuple[in
     return first, last
 
 
-def _liked(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    first, last = _part(a.lhs_begin, a.lhs_end, len(dims), "lhs")
-    start, stop = _part(a.rhs_begin, a.rhs_end, len(other), "rhs")
+def _like_shape(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    first, last = _axis_range(a.lhs_begin, a.lhs_end, len(dims), "lhs")
+    start, stop = _axis_range(a.rhs_begin, a.rhs_end, len(other), "rhs")
     return dims[:first] + other[start:stop] + dims[last:]
 
 
 def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or ins[1] is None:
         return ins, outs
-    found = output_shape(outs[0], _liked(a, ins[0], ins[1]))
+    found = output_shape(outs[0], _like_shape(a, ins[0], ins[1]))
     if known(ins[0]) and found is not None and known(found) and prod(found) != prod(ins[0]):
         raise ShapeError(
             f"reshape_like: lhs {ins[0]} does not fit into {found}, which follows from rhs {ins[1]}"
@@ -172,7 +172,7 @@ def reshape_like(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
     Source: MXNet 1.9.1 `reshape_like`.
     """
-    return lambda x, y: x.reshape(_liked(a, tuple(x.shape), tuple(y.shape)))
+    return lambda x, y: x.reshape(_like_shape(a, tuple(x.shape), tuple(y.shape)))
 
 
 def _blocks_to_space(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ def _sliced(slices: tuple[slice, ...], dims: tuple[int, ...]) -> tuple[int, ...]
     return (*sizes, *dims[len(sizes) :])
 
 
-def _forwards(slices: tuple[slice, ...], dims: torch.Size) -> tuple[tuple[slice, ...], list[int]]:
+def _forward_slices(slices: tuple[slice, ...], dims: torch.Size) -> tuple[tuple[slice, ...], list[int]]:
     """Replace backward ranges, which torch does not take, by forward ones and the axes to flip."""
     found, flipped = [], []
     for axis, (s, length) in enumerate(zip(slices, dims, strict=False)):
@@ -68,7 +68,7 @@ def _bind_slice(name: str, a: Any) -> Unary:
             _slices(name, a, x.dim())
         if not backwards:
             return x[slices]
-        ranges, flipped = _forwards(slices, x.shape)
+        ranges, flipped = _forward_slices(slices, x.shape)
         return x[ranges].flip(flipped)
 
     run.__name__ = name.strip("_")
@@ -207,9 +207,9 @@ def _infer_assign(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [whole, *(unify(s, part, "part to assign") for s in ins[1:])], [whole]
 
 
-def _written(name: str, a: Any, data: torch.Tensor, value: Any) -> torch.Tensor:
+def _assign(name: str, a: Any, data: torch.Tensor, value: Any) -> torch.Tensor:
     """Return a copy of `data` with one part replaced."""
-    ranges, flipped = _forwards(_slices(name, a, data.dim()), data.shape)
+    ranges, flipped = _forward_slices(_slices(name, a, data.dim()), data.shape)
     out = data.clone()
     out[ranges] = value.flip(flipped) if flipped and isinstance(value, torch.Tensor) else value
     return out
@@ -240,7 +240,7 @@ def slice_assign(a: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
         raise ShapeError(
             f"_slice_assign: rhs has shape {tuple(rhs.shape)}, expected that of the part, {part}"
         )
-    return _written("_slice_assign", a, lhs, rhs)
+    return _assign("_slice_assign", a, lhs, rhs)
 
 
 @bound(
@@ -260,7 +260,7 @@ def slice_assign_scalar(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `_slice_assign_scalar`.
     """
-    return lambda data: _written("_slice_assign_scalar", a, data, a.scalar)
+    return lambda data: _assign("_slice_assign_scalar", a, data, a.scalar)
 
 
 _SHAPE = Attr(
@@ -268,7 +268,7 @@ _SHAPE = Attr(
 )
 
 
-def _sides(name: str, a: Any) -> tuple[int, ...]:
+def _required_shape(name: str, a: Any) -> tuple[int, ...]:
     if not a.shape:
         raise OpError(f"{name}: shape is {a.shape}, expected the shape of the array that positions are in")
     found: tuple[int, ...] = a.shape
@@ -284,7 +284,7 @@ def _strides(sides: tuple[int, ...]) -> list[int]:
 
 
 def _infer_ravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    sides, data = _sides("_ravel_multi_index", a), ins[0]
+    sides, data = _required_shape("_ravel_multi_index", a), ins[0]
     if data is not None and (len(data) != 2 or (data[0] and data[0] != len(sides))):
         raise ShapeError(
             f"_ravel_multi_index: data has shape {data}, expected ({len(sides)}, N) for positions in {sides}"
@@ -314,7 +314,7 @@ def ravel_multi_index(a: Any, data: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_ravel_multi_index`.
     """
-    sides = _sides("_ravel_multi_index", a)
+    sides = _required_shape("_ravel_multi_index", a)
     strides = _strides(sides)
     if data.dim() != 2 or data.shape[0] != len(sides):
         raise ShapeError(
@@ -325,7 +325,7 @@ def ravel_multi_index(a: Any, data: torch.Tensor) -> torch.Tensor:
 
 
 def _infer_unravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    count = len(_sides("_unravel_index", a))
+    count = len(_required_shape("_unravel_index", a))
     out = None if ins[0] is None else (count, *ins[0])
     found = output_shape(outs[0], out)
     return [None if found is None else found[1:]], [found]
@@ -353,7 +353,7 @@ def unravel_index(a: Any, data: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_unravel_index`.
     """
-    sides = _sides("_unravel_index", a)
+    sides = _required_shape("_unravel_index", a)
     rest, found = data.long(), []
     for side in reversed(sides[1:]):
         found.append(rest.fmod(side))

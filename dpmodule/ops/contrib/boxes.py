@@ -24,7 +24,7 @@ Overlap = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """``(items (F, G, r), items (F, G, c)) -> (G, r, c)``: True where one is suppressed by the other."""
 
 _BLOCK = 256
-_PART = 512
+_KEPT_CHUNK = 512
 """Kept boxes that a block is compared with at a time: what a core's cache holds several times."""
 
 
@@ -44,7 +44,7 @@ def overlap_area(one: torch.Tensor, other: torch.Tensor, extra: float = 0.0) -> 
     return wide.clamp_(min=0).mul_(high.clamp_(min=0))
 
 
-def _settled(inner: torch.Tensor, alive: torch.Tensor) -> torch.Tensor:
+def _suppress_within_block(inner: torch.Tensor, alive: torch.Tensor) -> torch.Tensor:
     """Return what greedy suppression keeps; `inner[g, i, j]` says that i suppresses j, for i before j only."""
     kept = alive
     while True:
@@ -54,7 +54,7 @@ def _settled(inner: torch.Tensor, alive: torch.Tensor) -> torch.Tensor:
         kept = again
 
 
-def front(chosen: torch.Tensor) -> torch.Tensor:
+def chosen_first(chosen: torch.Tensor) -> torch.Tensor:
     """Return the positions of the chosen elements of each row, in order, then those of the others."""
     count = chosen.cumsum(1)
     here = torch.arange(chosen.shape[1], device=chosen.device).expand(chosen.shape)
@@ -86,14 +86,14 @@ def keep_greedily(
         block, alive = items[:, :active, start : start + _BLOCK], keep[:active, start : start + _BLOCK]
         if before is not None:
             before = before[:, :active]
-            for part in torch.split(before, _PART, 2):
+            for part in torch.split(before, _KEPT_CHUNK, 2):
                 alive = alive & ~overlap(part, block).any(1)
-        alive = _settled(overlap(block, block).triu_(1), alive)
+        alive = _suppress_within_block(overlap(block, block).triu_(1), alive)
         keep[:active, start : start + _BLOCK] = alive
         if limit is not None and int(keep[:, : start + _BLOCK].sum(1).min()) >= limit:
             keep[:, start + _BLOCK :] = False
             break
-        places = front(alive)[:, : int(alive.sum(1).max())]
+        places = chosen_first(alive)[:, : int(alive.sum(1).max())]
         # what is not a number overlaps nothing: it fills up the shorter rows
         block = block.masked_fill(~alive, torch.nan).gather(2, places.expand(block.shape[0], -1, -1))
         before = block if before is None else torch.cat([before, block], 2)
@@ -102,7 +102,7 @@ def keep_greedily(
     return result
 
 
-def groups_of(keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def group_by_key(keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Gather elements with equal keys.
 
     Args:
@@ -165,7 +165,7 @@ def _infer_nms(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [shape], [shape]
 
 
-class _Moved(torch.autograd.Function):
+class _MovedRows(torch.autograd.Function):
     """Rows moved to other places; the gradient moves back with them, whatever was done to their numbers."""
 
     @staticmethod
@@ -181,10 +181,10 @@ class _Moved(torch.autograd.Function):
         return torch.zeros_like(moved).scatter_add_(1, index, moved), None, None
 
 
-_move: Callable[..., torch.Tensor] = _Moved.apply
+_move_rows: Callable[..., torch.Tensor] = _MovedRows.apply
 
 
-def _converted(a: Any, rows: torch.Tensor) -> torch.Tensor:
+def _change_format(a: Any, rows: torch.Tensor) -> torch.Tensor:
     """Change the coordinates from the format of the input to that of the output; boxes that start below 0 stay."""
     place = slice(a.coord_start, a.coord_start + 4)
     boxes = rows[..., place]
@@ -198,7 +198,7 @@ def _converted(a: Any, rows: torch.Tensor) -> torch.Tensor:
     return rows
 
 
-def _survivors(a: Any, data: torch.Tensor) -> torch.Tensor:
+def _kept_rows(a: Any, data: torch.Tensor) -> torch.Tensor:
     """Return for each image the rows that are kept, best first, then -1.
 
     Shape:
@@ -226,14 +226,14 @@ def _survivors(a: Any, data: torch.Tensor) -> torch.Tensor:
         low = kind.min()
         keys = image * (kind.max() - low + 1) + (kind - low)
     items = _edges_and_area(rows[:, a.coord_start : a.coord_start + 4], a.in_format)
-    group, rank, lengths = groups_of(keys)
+    group, rank, lengths = group_by_key(keys)
     padded = items.new_zeros((lengths.numel(), int(lengths.max()), items.shape[1]))
     padded[group, rank] = items
     threshold = single(a.overlap_thresh)
     kept = keep_greedily(padded, lengths, lambda one, other: _iou(one, other) > threshold)
     chosen = torch.zeros((images, most), dtype=torch.bool, device=data.device)
     chosen[image, place] = kept[group, rank]
-    packed = front(chosen)
+    packed = chosen_first(chosen)
     source[:, :most] = order.gather(1, packed).masked_fill(~chosen.gather(1, packed), -1)
     return source
 
@@ -277,12 +277,12 @@ def box_nms(a: Any, data: torch.Tensor) -> torch.Tensor:
         return data.clone()
     rows = data.reshape(-1, *data.shape[-2:])
     with torch.no_grad():
-        source = _survivors(a, rows)
+        source = _kept_rows(a, rows)
         index = source.clamp(min=0)[:, :, None].expand(rows.shape)
         out = rows.gather(1, index).masked_fill((source < 0)[:, :, None], -1.0)
         if a.in_format != a.out_format:
-            out = _converted(a, out)
-    return _move(rows, out, source).view(data.shape)
+            out = _change_format(a, out)
+    return _move_rows(rows, out, source).view(data.shape)
 
 
 def _infer_iou(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

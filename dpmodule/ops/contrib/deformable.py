@@ -11,13 +11,13 @@ from torch.utils.checkpoint import checkpoint
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, real, shape
 from ..dtypes import single
-from ..math.pointwise import round_away
-from ..nn.roi import image_of, region_rule
-from ..nn.rules import agree, per_axis, window_size
+from ..math.pointwise import round_half_away
+from ..nn.layer_shapes import per_axis, unify_input, window_size
+from ..nn.roi import image_indices, region_shape_rule
 from ..registry import pure
 from ..shapes import known, output_shape
 from ..spec import NEVER, ROWS, Attr, Onnx, Shapes, arg, param
-from .bags import even, pixel_table, weighted_bags
+from .embedding_bags import equal_bag_starts, pixel_table, weighted_bags
 from .roi import bins_of_group
 
 _COLUMNS = 1 << 25
@@ -64,7 +64,7 @@ def _conv_rule(masked: bool) -> Callable[..., Shapes]:
         if data is None or not known(data):
             return ins, outs
         wanted, out = _conv_shapes(a, data, masked)
-        rest = [agree(name, have, want, data) for name, have, want in zip(names, ins[1:], wanted)]
+        rest = [unify_input(name, have, want, data) for name, have, want in zip(names, ins[1:], wanted)]
         return [data, *rest], [output_shape(outs[0], out)]
 
     return infer
@@ -121,7 +121,7 @@ def _columns(
     base = plane.view(count, 1, 1, groups, 1, 1, 1, 1)
     index = base + (at_y * width)[..., :, None] + at_x[..., None, :]
     table = pixel_table(data.reshape(count * groups, channels // groups, height, width))
-    starts = even(index.numel() // 4, 4, index.device)
+    starts = equal_bag_starts(index.numel() // 4, 4, index.device)
     sums = weighted_bags(table, weight.flatten(), index.flatten(), starts)
     return sums.view(count, high * wide, groups, rows * columns, channels // groups)
 
@@ -324,7 +324,9 @@ def _planes(image: torch.Tensor, classes: int, parts: int, group: int) -> torch.
 def _ps_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if len(ins) > 2 and ins[2] is not None and len(ins[2]) != 4:
         raise ShapeError(f"trans has shape {ins[2]}, expected (number of regions, 2 * classes, parts, parts)")
-    two, outs = region_rule((5,), lambda a, _: (a.output_dim, a.pooled_size, a.pooled_size))(a, ins[:2], outs)
+    two, outs = region_shape_rule((5,), lambda a, _: (a.output_dim, a.pooled_size, a.pooled_size))(
+        a, ins[:2], outs
+    )
     return [*two, *ins[2:]], outs
 
 
@@ -369,9 +371,9 @@ def deformable_psroi_pooling(
     scale = single(a.spatial_scale)
     rois = rois.detach()
     regions, (count, _, height, width) = rois.shape[0], data.shape
-    image = image_of("_contrib_DeformablePSROIPooling", rois, count)
+    image = image_indices("_contrib_DeformablePSROIPooling", rois, count)
     classes = 1 if trans is None else trans.shape[1] // 2
-    whole = round_away(rois[:, 1:])
+    whole = round_half_away(rois[:, 1:])
     left, top = (whole[:, :2] * scale - 0.5).unbind(1)
     right, bottom = ((whole[:, 2:] + 1.0) * scale - 0.5).unbind(1)
     across, down = _moves(a, trans)
@@ -388,6 +390,6 @@ def deformable_psroi_pooling(
     )
     depth = a.output_dim // classes
     table = pixel_table(data.reshape(count * classes, depth * group * group, height, width), group * group)
-    starts = even(regions * classes * parts * parts, 4 * samples * samples, data.device)
+    starts = equal_bag_starts(regions * classes * parts * parts, 4 * samples * samples, data.device)
     maps = weighted_bags(table, weight.flatten(), index.flatten(), starts, parts * parts)
     return maps.view(regions, a.output_dim, parts, parts)

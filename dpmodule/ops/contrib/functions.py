@@ -10,7 +10,7 @@ import torch
 from ...base import BoundsError, OpError, Shape, ShapeError
 from ...devices.device_transfer import extremes
 from ..attrs import boolean, integer, real
-from ..math.pointwise import in_type_of, round_away, with_gradient
+from ..math.pointwise import in_type_of, round_half_away, with_gradient
 from ..registry import declare, pure
 from ..shapes import first_type, from_data, output_shape, same, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, Types, arg
@@ -131,7 +131,7 @@ def _hawkes_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Type
     return [t or ("int32" if i == 5 else found) for i, t in enumerate(ins)], [t or found for t in outs]
 
 
-def _at(values: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
+def _gather_kind(values: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
     return values.gather(1, kind).squeeze(1)
 
 
@@ -152,12 +152,12 @@ def _log_likelihood(
     for step in range(lags.shape[1]):
         kind, now, valid = marks[:, step : step + 1], times[:, step], step < lengths
         rate, alpha, beta, excited = (
-            _at(base, kind),
+            _gather_kind(base, kind),
             branching[kind[:, 0]],
             decay[kind[:, 0]],
-            _at(state, kind),
+            _gather_kind(state, kind),
         )
-        waited = now - _at(last, kind)
+        waited = now - _gather_kind(last, kind)
         left = torch.exp(-beta * waited)
         intensity = rate + alpha * beta * excited * left
         gained = intensity.log() - rate * waited - alpha * excited * (1 - left)
@@ -218,7 +218,7 @@ def hawkesll(a: Any, lda: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
     return _log_likelihood(lda, alpha, beta, state, lags, kinds, lengths, end)
 
 
-def _pass(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def _ones_gradient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.ones_like(x)
 
 
@@ -234,7 +234,7 @@ Source: MXNet 1.9.1 `{name}`; the straight-through estimator of Bengio et al. (2
 for _name, _function, _sentence, _onnx in (
     (
         "_contrib_round_ste",
-        round_away,
+        round_half_away,
         "Round to the nearest whole number, halves away from 0",
         Onnx(builder="round_away"),
     ),
@@ -242,7 +242,7 @@ for _name, _function, _sentence, _onnx in (
 ):
     declare(
         _name,
-        with_gradient(_function, _pass),
+        with_gradient(_function, _ones_gradient),
         [arg("data", ROWS)],
         doc=_DOC.format(sentence=_sentence, name=_name),
         aliases=(f"_sparse_{_name}",),

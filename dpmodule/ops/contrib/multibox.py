@@ -14,7 +14,7 @@ from ..dtypes import single
 from ..registry import op, pure
 from ..shapes import from_data, output_shape
 from ..spec import NEVER, ROWS, SHARE, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
-from .boxes import front, groups_of, keep_greedily, match_greedily, overlap_area
+from .boxes import chosen_first, group_by_key, keep_greedily, match_greedily, overlap_area
 
 
 def _numbers(count: int) -> AttrType:
@@ -261,7 +261,7 @@ def _decoded(a: Any, moves: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor
     return boxes.clamp_(0, 1) if a.clip else boxes
 
 
-def _beaten(one: torch.Tensor, other: torch.Tensor, threshold: float) -> torch.Tensor:
+def _overlaps_enough(one: torch.Tensor, other: torch.Tensor, threshold: float) -> torch.Tensor:
     """Say which boxes overlap by the threshold, above 0, or more; those without area overlap nothing."""
     common = overlap_area(one, other)
     union = (_area(one)[:, :, None] + _area(other)[:, None]).sub_(common)
@@ -289,11 +289,11 @@ def _suppressed(a: Any, rows: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor
     if not a.force_suppress:
         kind = flat[:, 0].long()
         keys = image * (kind.max() + 1) + kind
-    group, rank, lengths = groups_of(keys)
+    group, rank, lengths = group_by_key(keys)
     padded = flat.new_zeros((lengths.numel(), int(lengths.max()), 4))
     padded[group, rank] = flat[:, 2:]
     threshold = single(a.nms_threshold)
-    kept = keep_greedily(padded, lengths, lambda one, other: _beaten(one, other, threshold))
+    kept = keep_greedily(padded, lengths, lambda one, other: _overlaps_enough(one, other, threshold))
     out = torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device)
     out[image, place] = ~kept[group, rank]
     return out
@@ -341,7 +341,7 @@ def multibox_detection(
     most = int(sizes.max()) if images else 0
     if not most:
         return out
-    order = front(valid)[:, :most]
+    order = chosen_first(valid)[:, :most]
     if 0 < a.nms_threshold <= 1:
         order = _by_score(a, order, score, sizes)
     boxes = _decoded(a, moves.reshape(images, count, 4), anchor)
@@ -363,7 +363,7 @@ def _by_score(a: Any, order: torch.Tensor, score: torch.Tensor, sizes: torch.Ten
         return order.gather(1, torch.sort(best, dim=1, descending=True, stable=True)[1])
     # only the best, and what equals the last of them, need sorting
     near = best >= best.topk(a.nms_topk, dim=1, sorted=False)[0].amin(1, keepdim=True)
-    places = front(near)[:, : int(near.sum(1).max())]
+    places = chosen_first(near)[:, : int(near.sum(1).max())]
     best = best.masked_fill(~near, -torch.inf).gather(1, places)
     ranked = places.gather(1, torch.sort(best, dim=1, descending=True, stable=True)[1])
     return torch.cat([order.gather(1, ranked[:, : a.nms_topk]), order[:, a.nms_topk :]], 1)

@@ -15,7 +15,7 @@ from ..dtypes import single
 from ..registry import bound, pure
 from ..shapes import output_shape, unify
 from ..spec import NEVER, ROWS, SHARE, Attr, Onnx, Shapes, arg
-from .boxes import front, keep_greedily, overlap_area
+from .boxes import chosen_first, keep_greedily, overlap_area
 
 _FORMAT = choice("center", "corner")
 
@@ -148,7 +148,7 @@ def anchors_of(a: Any, height: int, width: int, like: torch.Tensor) -> torch.Ten
     return (moves.view(-1, 1, 4) + base).view(-1, 4)
 
 
-def _moved(anchors: torch.Tensor, moves: torch.Tensor) -> torch.Tensor:
+def _decode_boxes(anchors: torch.Tensor, moves: torch.Tensor) -> torch.Tensor:
     """Return the boxes that moves of the centre and logarithms of the sizes' growth mean.
 
     Halves are taken in float64, as C does.
@@ -166,7 +166,7 @@ def _boxes(a: Any, scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor
     count = scores.shape[1]
     anchors = anchors_of(a, height, width, moves)
     moves = moves.reshape(images, count, 4, height, width).permute(0, 3, 4, 1, 2).reshape(images, -1, 4)
-    boxes = anchors + moves if a.iou_loss else _moved(anchors, moves)
+    boxes = anchors + moves if a.iou_loss else _decode_boxes(anchors, moves)
     border = info[:, :2].flip(1).repeat(1, 2)[:, None] - 1.0
     boxes = torch.minimum(boxes, border).clamp_(min=0.0)
     real_size = (info[:, :2] / a.feature_stride).int()
@@ -189,7 +189,7 @@ def _overlap(one: torch.Tensor, other: torch.Tensor, threshold: float) -> torch.
     return common.div((one[4, :, :, None] + other[4, :, None]).sub_(common)) > threshold
 
 
-def _chosen(a: Any, boxes: torch.Tensor) -> torch.Tensor:
+def _select_boxes(a: Any, boxes: torch.Tensor) -> torch.Tensor:
     """Return the best boxes that do not overlap (N, rpn_post_nms_top_n, 5), repeated where there are too few."""
     count = boxes.shape[1]
     before = min(a.rpn_pre_nms_top_n, count) if a.rpn_pre_nms_top_n > 0 else count
@@ -203,7 +203,7 @@ def _chosen(a: Any, boxes: torch.Tensor) -> torch.Tensor:
     keep = keep_greedily(items, lengths, lambda one, other: _overlap(one, other, threshold), after)
     sizes = keep.sum(1).clamp(max=after)
     turns = torch.arange(a.rpn_post_nms_top_n, device=boxes.device) % sizes[:, None]
-    places = front(keep).gather(1, turns)
+    places = chosen_first(keep).gather(1, turns)
     return boxes.gather(1, places[..., None].expand(-1, -1, 5))
 
 
@@ -254,7 +254,7 @@ def _proposer(name: str, a: Any) -> Run:
     def run(scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor) -> Any:
         scores, moves, info = scores.detach(), moves.detach(), info.detach()
         _check(name, a, scores, info)
-        found = _chosen(a, _boxes(a, scores[:, scores.shape[1] // 2 :], moves, info))
+        found = _select_boxes(a, _boxes(a, scores[:, scores.shape[1] // 2 :], moves, info))
         images, count, _ = found.shape
         number = torch.arange(images, dtype=found.dtype, device=found.device).view(-1, 1, 1)
         rois = torch.cat([number.expand(-1, count, 1), found[..., :4]], -1).view(-1, 5)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, ints, optional, real
-from ..nn.rules import agree, layer
+from ..nn.layer_shapes import layer, unify_input
 from ..registry import bound, pure
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
@@ -105,9 +105,9 @@ def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         data = (out[0], *data[1:])
     fixed = a.mode == "size" and a.scale_height is None
     if (a.mode == "like" and ins[1] is None) or (0 in data[2:] and not fixed and a.mode != "like"):
-        return [data, *ins[1:]], [agree("output", out, (*data[:2], 0, 0), data)]
+        return [data, *ins[1:]], [unify_input("output", out, (*data[:2], 0, 0), data)]
     size = _resized(a, (data[2], data[3]), ins[-1])
-    return [data, *ins[1:]], [agree("output", out, (*data[:2], *size), data)]
+    return [data, *ins[1:]], [unify_input("output", out, (*data[:2], *size), data)]
 
 
 @pure(

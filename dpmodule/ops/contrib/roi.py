@@ -10,14 +10,14 @@ import torch
 from ...base import OpError, ShapeError
 from ..attrs import boolean, integer, real
 from ..dtypes import single
-from ..math.pointwise import round_away
-from ..nn.roi import image_of, pooled, region_rule
+from ..math.pointwise import round_half_away
+from ..nn.roi import POOLED_SIZE, image_indices, region_shape_rule
 from ..registry import pure
 from ..spec import NEVER, Attr, Onnx, arg
-from .bags import corners, even, pixel_table, ragged, weighted_bags
+from .embedding_bags import equal_bag_starts, linear_corners, pixel_table, rectangle_elements, weighted_bags
 
 _SCALE = Attr(real, "size of the feature map over that of the image")
-_POOLED = Attr(pooled, "height and width of the output")
+_POOLED = Attr(POOLED_SIZE, "height and width of the output")
 _NO_NEGATIVE = -(1 << 30)
 """Image numbers may be negative: such regions give zeros."""
 
@@ -52,7 +52,7 @@ class _RegionAxis:
     """The pixels that each part of each region reads along one axis, with weights."""
 
     def __init__(self, points: torch.Tensor, grid: torch.Tensor, size: int) -> None:
-        place, weight = corners(points, size)
+        place, weight = linear_corners(points, size)
         self.place, self.weight = place.flatten(2), weight.flatten(2)
         self.count = (grid * 2).int()
 
@@ -65,7 +65,7 @@ def _all_pairs(
     weight = rows.weight[:, :, None, :, None] * columns.weight[:, None, :, None, :]
     size = rows.place.shape[2] * columns.place.shape[2]
     bags = index.numel() // max(size, 1)
-    return index.flatten(), weight.flatten(), even(bags, size, index.device)
+    return index.flatten(), weight.flatten(), equal_bag_starts(bags, size, index.device)
 
 
 def _own_pairs(
@@ -77,7 +77,7 @@ def _own_pairs(
     region = torch.div(bins, high * wide, rounding_mode="floor")
     inner = bins - region * (high * wide)
     part = torch.div(inner, wide, rounding_mode="floor")
-    bag, y, x, starts = ragged(rows.count[region], columns.count[region])
+    bag, y, x, starts = rectangle_elements(rows.count[region], columns.count[region])
     at_row = ((region * high + part) * tall)[bag] + y
     at_column = ((region * wide + inner - part * wide) * broad)[bag] + x
     index = (base + rows.place * width).flatten()[at_row] + columns.place.flatten()[at_column]
@@ -119,7 +119,7 @@ def _align_channels(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
         "position_sensitive": Attr(boolean, "each bin reads channels of its own", False),
         "aligned": Attr(boolean, "move regions by half a pixel, so that pixels are areas", False),
     },
-    infer=region_rule((5,), _align_channels),
+    infer=region_shape_rule((5,), _align_channels),
     batch=NEVER,
     onnx=Onnx("RoiAlign", builder="roi_align"),
 )
@@ -142,7 +142,7 @@ def roi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
     (high, wide), scale, ratio = a.pooled_size, single(a.spatial_scale), a.sample_ratio
     groups = high * wide if a.position_sensitive else 1
     rois = rois.detach().to(torch.float32 if data.dtype == torch.float16 else data.dtype)
-    image = image_of("_contrib_ROIAlign", rois, data.shape[0], _NO_NEGATIVE)
+    image = image_indices("_contrib_ROIAlign", rois, data.shape[0], _NO_NEGATIVE)
     left, top, width, height = _region_sides(a, rois[:, 1:], scale)
     grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
     rows = _RegionAxis(_points(top, height / high, high, grid_y, ratio), grid_y, data.shape[2])
@@ -176,7 +176,7 @@ def roi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
             integer(), "samples per bin and axis; below 1 as many as the bin is pixels long, rounded up", -1
         ),
     },
-    infer=region_rule((6,), lambda a, data: (data[1], *a.pooled_size)),
+    infer=region_shape_rule((6,), lambda a, data: (data[1], *a.pooled_size)),
     batch=NEVER,
     onnx=Onnx(missing="it has no pooling of rotated regions"),
 )
@@ -196,7 +196,7 @@ def rroi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
     """
     (high, wide), scale, ratio = a.pooled_size, single(a.spatial_scale), a.sampling_ratio
     rois = rois.detach().to(torch.float32 if data.dtype == torch.float16 else data.dtype)
-    image = image_of("_contrib_RROIAlign", rois, data.shape[0])
+    image = image_indices("_contrib_RROIAlign", rois, data.shape[0])
     centre_x, centre_y, width, height = (rois[:, 1:5] * scale).unbind(1)
     width, height = width.clamp(min=1.0), height.clamp(min=1.0)
     grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
@@ -206,15 +206,15 @@ def rroi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
     cosine, sine, right, down = (
         v[:, None, None, None, None] for v in (angle.cos(), angle.sin(), centre_x, centre_y)
     )
-    at_x, weight_x = corners(xs * cosine + ys * sine + right, data.shape[3])
-    at_y, weight_y = corners(ys * cosine - xs * sine + down, data.shape[2])
+    at_x, weight_x = linear_corners(xs * cosine + ys * sine + right, data.shape[3])
+    at_y, weight_y = linear_corners(ys * cosine - xs * sine + down, data.shape[2])
     own = _within(ys.shape[3], grid_y)[:, :, None] & _within(xs.shape[4], grid_x)[:, None, :]
     share = own / (grid_y * grid_x)[:, None, None]
     weight = weight_y[..., :, None] * weight_x[..., None, :] * share[:, None, None, :, :, None, None]
     base = (image * (data.shape[2] * data.shape[3])).view(-1, *[1] * 6)
     index = base + at_y[..., :, None] * data.shape[3] + at_x[..., None, :]
     bags = rois.shape[0] * high * wide
-    starts = even(bags, index.numel() // max(bags, 1), index.device)
+    starts = equal_bag_starts(bags, index.numel() // max(bags, 1), index.device)
     maps = weighted_bags(pixel_table(data), weight.flatten(), index.flatten(), starts, high * wide)
     return maps.view(*maps.shape[:2], high, wide)
 
@@ -253,7 +253,7 @@ def _psroi_size(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
         "pooled_size": Attr(integer(low=1), "height and width of the output"),
         "group_size": Attr(integer(low=0), "channel groups along each axis; 0 means pooled_size", 0),
     },
-    infer=region_rule((5,), _psroi_size),
+    infer=region_shape_rule((5,), _psroi_size),
     batch=NEVER,
     onnx=Onnx(missing="it has no position-sensitive pooling"),
 )
@@ -274,9 +274,9 @@ def psroi_pooling(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tenso
     """
     parts, group, scale = a.pooled_size, a.group_size or a.pooled_size, single(a.spatial_scale)
     rois = rois.detach()
-    image = image_of("_contrib_PSROIPooling", rois, data.shape[0])
+    image = image_indices("_contrib_PSROIPooling", rois, data.shape[0])
     height, width = data.shape[2:]
-    whole = round_away(rois[:, 1:])
+    whole = round_half_away(rois[:, 1:])
     left, top = (whole[:, :2] * scale).unbind(1)
     right, bottom = ((whole[:, 2:] + 1.0) * scale).unbind(1)
     top, bottom = _psroi_edges(top, bottom, parts, height)
@@ -287,7 +287,7 @@ def psroi_pooling(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tenso
     which = bins_of_group(parts, group, data.device)
     plane = image[:, None, None] * (group * group) + which[:, None] * group + which
     first = ((plane * height + top[:, :, None]) * width + left[:, None, :]).flatten()
-    bag, y, x, starts = ragged(tall, broad)
+    bag, y, x, starts = rectangle_elements(tall, broad)
     index = first[bag] + y * width + x
     weight = (1.0 / (tall * broad).clamp(min=1))[bag]
     maps = weighted_bags(pixel_table(data, group * group), weight, index, starts, parts * parts)

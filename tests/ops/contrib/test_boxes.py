@@ -146,7 +146,7 @@ def test_a_long_chain_of_overlaps():
 
 
 def test_groups_keep_the_order_of_their_elements():
-    group, rank, sizes = boxes.groups_of(torch.tensor([7, -2, 7, 3, -2, 7]))
+    group, rank, sizes = boxes.group_by_key(torch.tensor([7, -2, 7, 3, -2, 7]))
     assert group.tolist() == [2, 0, 2, 1, 0, 2]
     assert rank.tolist() == [0, 0, 1, 0, 1, 2]
     assert sizes.tolist() == [2, 1, 3]

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 _jit: Any = torch.jit
-is_traced: Callable[[], bool] = _jit.is_tracing
+is_jit_tracing: Callable[[], bool] = _jit.is_tracing
 """Say whether `torch.jit.trace` is at work, which records a `torch.autograd.Function` as a call of Python."""
 
 
-def is_recorded() -> bool:
+def is_tracing() -> bool:
     """Say whether `torch.compile`, `torch.export` or `torch.jit.trace` is at work.
 
     They see torch's own operators only, and the sizes may be unknown to them: kernels of our own stay out then.
     """
-    return torch.compiler.is_compiling() or is_traced()
+    return torch.compiler.is_compiling() or is_jit_tracing()

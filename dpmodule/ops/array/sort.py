@@ -21,7 +21,7 @@ _AXIS = Attr(optional(integer()), "axis to sort along; None means the flattened 
 _INDEX_TYPE = Attr(dtype, "dtype of positions", "float32")
 
 
-def _flat(axis: int | None, dims: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+def _sort_shape(axis: int | None, dims: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     """Return the shape that is sorted and the axis."""
     return ((prod(dims),), 0) if axis is None else (dims, normal_axis(axis, len(dims)))
 
@@ -37,7 +37,7 @@ def _sorted(x: torch.Tensor, axis: int | None, ascending: bool) -> tuple[torch.T
 def _infer_sort(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or a.axis is None and not known(ins[0]):
         return ins, outs
-    return ins, [output_shape(outs[0], _flat(a.axis, ins[0])[0])]
+    return ins, [output_shape(outs[0], _sort_shape(a.axis, ins[0])[0])]
 
 
 @bound(
@@ -89,7 +89,7 @@ def argsort(a: Any) -> Unary:
     return argsort
 
 
-def _count(a: Any, length: int) -> int:
+def _topk_count(a: Any, length: int) -> int:
     if a.k > length:
         raise OpError(f"topk: k is {a.k}, expected at most {length}, the size of the axis")
     return a.k if a.k > 0 else length
@@ -98,8 +98,8 @@ def _count(a: Any, length: int) -> int:
 def _infer_topk(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or a.axis is None and not known(ins[0]):
         return ins, outs
-    dims, axis = _flat(a.axis, ins[0])
-    count = _count(a, dims[axis]) if dims[axis] else max(a.k, 0)
+    dims, axis = _sort_shape(a.axis, ins[0])
+    count = _topk_count(a, dims[axis]) if dims[axis] else max(a.k, 0)
     found = ins[0] if a.ret_typ == "mask" else (*dims[:axis], count, *dims[axis + 1 :])
     return ins, [output_shape(o, found) for o in outs]
 
@@ -154,7 +154,7 @@ def topk(a: Any) -> Callable[[torch.Tensor], Any]:
 
     def topk(x: torch.Tensor) -> Any:
         values, places, axis = _sorted(x, given, ascending)
-        count = _count(a, values.shape[axis])
+        count = _topk_count(a, values.shape[axis])
         places = places.narrow(axis, 0, count)
         if wanted == "mask":
             return (

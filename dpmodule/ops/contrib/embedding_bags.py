@@ -32,12 +32,12 @@ def pixel_table(data: torch.Tensor, groups: int = 1) -> torch.Tensor:
     return split.permute(0, 2, 3, 4, 1).reshape(-1, depth).contiguous()
 
 
-def even(bags: int, size: int, device: torch.device) -> torch.Tensor:
+def equal_bag_starts(bags: int, size: int, device: torch.device) -> torch.Tensor:
     """Return where each of `bags` bags of one size starts."""
     return torch.arange(bags, dtype=torch.int32, device=device) * size
 
 
-def ragged(
+def rectangle_elements(
     rows: torch.Tensor, columns: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Enumerate the elements of rectangles of different sizes.
@@ -61,7 +61,7 @@ def ragged(
     return bag, row, local - row * wide, starts
 
 
-def corners(place: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+def linear_corners(place: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the two pixels around each coordinate of one axis and their linear weights.
 
     Up to one pixel outside, a coordinate counts as the border; beyond it the weights are 0.
@@ -81,7 +81,7 @@ def corners(place: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]
     return torch.stack([low, high], -1), torch.stack([(1.0 - part) * keep, part * keep], -1)
 
 
-def _sum(
+def _sum_bags(
     table: torch.Tensor, weight: torch.Tensor, index: torch.Tensor, starts: torch.Tensor
 ) -> torch.Tensor:
     if not index.numel():
@@ -89,7 +89,7 @@ def _sum(
     return F.embedding_bag(index, table, starts, mode="sum", per_sample_weights=weight)
 
 
-def _maps(
+def _sum_regions(
     table: torch.Tensor, weight: torch.Tensor, index: torch.Tensor, starts: torch.Tensor, bins: int
 ) -> torch.Tensor:
     """Sum bags, and turn each run of `bins` bags into (C, bins), on the CPU a few at a time, in the cache."""
@@ -100,7 +100,7 @@ def _maps(
     for number, start in enumerate(range(0, runs, step)):
         part = slice(ends[number], ends[number + 1])
         own = starts[start * bins : (start + step) * bins] - ends[number]
-        sums = _sum(table, weight[part], index[part], own)
+        sums = _sum_bags(table, weight[part], index[part], own)
         # one matrix at a time is what torch transposes fast
         for place, one in enumerate(sums.view(-1, bins, depth), start):
             out[place] = one.t()
@@ -121,7 +121,11 @@ class _WeightedBags(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.rows, ctx.bins = table.shape[0], bins
         ctx.save_for_backward(table if weight.requires_grad else None, weight, index, starts)
-        return _maps(table, weight, index, starts, bins) if bins else _sum(table, weight, index, starts)
+        return (
+            _sum_regions(table, weight, index, starts, bins)
+            if bins
+            else _sum_bags(table, weight, index, starts)
+        )
 
     @staticmethod
     def backward(ctx: Any, *heads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -132,18 +136,20 @@ class _WeightedBags(torch.autograd.Function):
         grad = grad.contiguous()
         to_table = to_weight = None
         if ctx.needs_input_grad[0]:
-            to_table = _transposed(grad, weight, index, starts, ctx.rows)
+            to_table = _table_gradient(grad, weight, index, starts, ctx.rows)
         if ctx.needs_input_grad[1]:
             with torch.enable_grad():
                 again = weight.detach().requires_grad_()
-                (to_weight,) = torch.autograd.grad(_sum(table.detach(), again, index, starts), again, grad)
+                (to_weight,) = torch.autograd.grad(
+                    _sum_bags(table.detach(), again, index, starts), again, grad
+                )
         return to_table, to_weight, None, None, None
 
 
 _apply: Callable[..., torch.Tensor] = _WeightedBags.apply
 
 
-def _transposed(
+def _table_gradient(
     grad: torch.Tensor, weight: torch.Tensor, index: torch.Tensor, starts: torch.Tensor, rows: int
 ) -> torch.Tensor:
     """Return for each table row the weighted sum of the gradients of the bags that hold it."""
@@ -154,7 +160,7 @@ def _transposed(
     first = torch.searchsorted(
         order, torch.arange(rows, dtype=order.dtype, device=order.device), out_int32=True
     )
-    return _sum(grad, weight[places], bag[places], first)
+    return _sum_bags(grad, weight[places], bag[places], first)
 
 
 def weighted_bags(

@@ -17,7 +17,7 @@ _EXPOSED, _OWN = "_dpmodule_exposed", "_dpmodule_own"
 _numbers = itertools.count(1)
 _epoch = 0
 
-written = torch.autograd.graph.increment_version
+count_write = torch.autograd.graph.increment_version
 """Count a write that torch has not seen, to one tensor or several."""
 
 
@@ -32,7 +32,7 @@ _MARKS_STAY = _keeps_marks()
 
 
 def epoch() -> int:
-    """Return a number that changes whenever memory is exposed; until then `is_watched` gives the same answers."""
+    """Return a number that changes whenever memory is exposed; until then `writes_are_counted` gives the same answers."""
     return _epoch
 
 
@@ -47,13 +47,13 @@ def expose(tensor: Any) -> None:
         _epoch = next(_numbers)  # never the same twice, whatever threads do
 
 
-def mark_own(tensor: torch.Tensor) -> torch.Tensor:
+def mark_owned(tensor: torch.Tensor) -> torch.Tensor:
     """Say that a tensor's memory is the library's although torch has not allocated it; return the tensor."""
     setattr(tensor.untyped_storage(), _OWN, True)
     return tensor
 
 
-def is_watched(tensor: torch.Tensor) -> bool:
+def writes_are_counted(tensor: torch.Tensor) -> bool:
     """Say whether torch counts every write to a tensor: its memory is torch's or ours, and nobody else has it."""
     if not _MARKS_STAY or tensor.layout is not torch.strided or tensor.is_inference():
         return False

@@ -16,7 +16,7 @@ from ..shapes import output_shape, same, unify
 from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, Variadic, arg
 
 
-def _itself(x: torch.Tensor) -> torch.Tensor:
+def _identity(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
@@ -26,7 +26,7 @@ for _name, _sentence in (
 ):
     declare(
         _name,
-        _itself,
+        _identity,
         [arg("data", ROWS)],
         doc=f"{_sentence}.\n\nShape:\n    data: any.\n    returns: the same.\n\nSource: MXNet 1.9.1 `{_name}`.\n",
         infer=same,
@@ -91,7 +91,7 @@ def zeros_without_dtype(a: Any, env: Env) -> torch.Tensor:
     return torch.zeros(dims, dtype=torch_dtype(_type_of(a) or "float32"), device=env.device)
 
 
-def _placed(name: str, index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _column_index(name: str, index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Return one position per row as a column of whole numbers."""
     if like.dim() != 2 or tuple(index.shape) != (like.shape[0],):
         raise ShapeError(
@@ -107,7 +107,7 @@ def _infer_onehot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [rows, matrix], [matrix]
 
 
-def _last_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+def _rhs_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     found = ins[1] or outs[0]
     return [ins[0] or found, found], [found]
 
@@ -116,7 +116,7 @@ def _last_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     "_onehot_encode",
     [arg("lhs", ROWS), arg("rhs", ROWS)],
     infer=_infer_onehot,
-    infer_type=_last_type,
+    infer_type=_rhs_type,
     onnx=Onnx(builder="onehot_like"),
 )
 def onehot_encode(a: Any, index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -129,7 +129,7 @@ def onehot_encode(a: Any, index: torch.Tensor, like: torch.Tensor) -> torch.Tens
 
     Source: MXNet 1.9.1 `_onehot_encode`.
     """
-    columns = _placed("_onehot_encode", index, like)
+    columns = _column_index("_onehot_encode", index, like)
     return torch.zeros_like(like).scatter(1, columns, 1)
 
 
@@ -165,7 +165,7 @@ def fill_element_0index(
 
     Source: MXNet 1.9.1 `fill_element_0index`.
     """
-    columns = _placed("fill_element_0index", index, matrix)
+    columns = _column_index("fill_element_0index", index, matrix)
     return matrix.scatter(1, columns, values.to(matrix.dtype).unsqueeze(1))
 
 
@@ -231,13 +231,13 @@ def scatter_add_nd(a: Any, whole: torch.Tensor, part: torch.Tensor, index: torch
     return whole.index_put(tuple(index.detach().long()), part, accumulate=True)
 
 
-_HALVES = ("float16", "bfloat16", "float32")
+_FLOATS = ("float16", "bfloat16", "float32")
 
 
 def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    narrow = [t for t in ins if t in _HALVES and t != "float32"]
+    narrow = [t for t in ins if t in _FLOATS and t != "float32"]
     common = narrow[-1] if a.cast_narrow and narrow else "float32"
-    return ins, [common if t in _HALVES else t for t in ins]
+    return ins, [common if t in _FLOATS else t for t in ins]
 
 
 @pure(
@@ -248,7 +248,7 @@ def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     },
     variadic=Variadic("data_", "num_outputs"),
     outputs=lambda a: tuple(f"output{i}" for i in range(a.num_outputs)),
-    infer=lambda a, ins, outs: _each_alike(ins, outs),
+    infer=lambda a, ins, outs: _same_pairwise(ins, outs),
     infer_type=_multicast_types,
 )
 def amp_multicast(a: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -267,7 +267,7 @@ def amp_multicast(a: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
-def _each_alike(ins: list[Shape], outs: list[Shape]) -> Shapes:
+def _same_pairwise(ins: list[Shape], outs: list[Shape]) -> Shapes:
     both = [unify(i, o, "input and output") for i, o in zip(ins, outs)]
     return both, list(both)
 

@@ -17,7 +17,7 @@ from ..spec import ROWS, Attr, Onnx, Shapes, arg
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
 
-def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
+def _broadcast_shape(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape after broadcasting; 0 in `wanted` keeps a dimension."""
     if len(dims) != len(wanted):
         raise ShapeError(f"{name}: data is {dims} and the wanted shape {wanted}, expected equal ranks")
@@ -31,7 +31,7 @@ def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tup
     "broadcast_to",
     [arg("data")],
     {"shape": Attr(shape, "wanted shape; 0 keeps a dimension", ())},
-    infer=from_data(lambda a, dims: _stretched("broadcast_to", dims, a.shape)),
+    infer=from_data(lambda a, dims: _broadcast_shape("broadcast_to", dims, a.shape)),
     view=True,
 )
 def broadcast_to(a: Any) -> Unary:
@@ -47,10 +47,10 @@ def broadcast_to(a: Any) -> Unary:
     Source: MXNet 1.9.1 `broadcast_to`.
     """
     wanted = a.shape
-    return lambda x: x.expand(_stretched("broadcast_to", tuple(x.shape), wanted))
+    return lambda x: x.expand(_broadcast_shape("broadcast_to", tuple(x.shape), wanted))
 
 
-def _axis_wanted(a: Any, ndim: int) -> tuple[int, ...]:
+def _axis_shape(a: Any, ndim: int) -> tuple[int, ...]:
     if len(a.axis) != len(a.size):
         raise OpError(f"broadcast_axis: axis {a.axis} and size {a.size} differ in length")
     wanted = [0] * ndim
@@ -64,7 +64,7 @@ def _axis_wanted(a: Any, ndim: int) -> tuple[int, ...]:
     [arg("data")],
     {"axis": Attr(ints, "axes of size 1 to stretch", ()), "size": Attr(ints, "their new sizes", ())},
     aliases=("broadcast_axes",),
-    infer=from_data(lambda a, dims: _stretched("broadcast_axis", dims, _axis_wanted(a, len(dims)))),
+    infer=from_data(lambda a, dims: _broadcast_shape("broadcast_axis", dims, _axis_shape(a, len(dims)))),
     view=True,
     onnx=Onnx(builder="broadcast_to"),
 )
@@ -77,10 +77,10 @@ def broadcast_axis(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `broadcast_axis`.
     """
-    return lambda x: x.expand(_stretched("broadcast_axis", tuple(x.shape), _axis_wanted(a, x.dim())))
+    return lambda x: x.expand(_broadcast_shape("broadcast_axis", tuple(x.shape), _axis_shape(a, x.dim())))
 
 
-def _like_wanted(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+def _like_shape(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     if (a.lhs_axes is None) != (a.rhs_axes is None) or len(a.lhs_axes or ()) != len(a.rhs_axes or ()):
         raise OpError(f"broadcast_like: lhs_axes {a.lhs_axes} and rhs_axes {a.rhs_axes} must be equally long")
     if a.lhs_axes is None:
@@ -97,7 +97,7 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
     if not known(ins[0]) or not known(ins[1]):
         return ins, outs
     left, right = ins[0] or (), ins[1] or ()
-    return ins, [output_shape(outs[0], _stretched("broadcast_like", left, _like_wanted(a, left, right)))]
+    return ins, [output_shape(outs[0], _broadcast_shape("broadcast_like", left, _like_shape(a, left, right)))]
 
 
 @pure(
@@ -122,7 +122,7 @@ def broadcast_like(a: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor
     Source: MXNet 1.9.1 `broadcast_like`.
     """
     left = tuple(lhs.shape)
-    return lhs.expand(_stretched("broadcast_like", left, _like_wanted(a, left, tuple(rhs.shape))))
+    return lhs.expand(_broadcast_shape("broadcast_like", left, _like_shape(a, left, tuple(rhs.shape))))
 
 
 def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
