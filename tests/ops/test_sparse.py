@@ -7,7 +7,7 @@ import torch
 import dpmodule as mx
 from dpmodule import nd, ops
 from dpmodule.base import ArgumentError, BoundsError, DTypeError, OpError
-from dpmodule.ops.sparse import Csr, RowSparse, rule_of, stored_rows
+from dpmodule.ops.sparse import Csr, RowSparse, dispatch, rule_of, stored_rows
 from helpers.op_case import OpCase, check_gradient, check_value, run, shapes
 
 RNG = np.random.RandomState(3)
