@@ -116,7 +116,7 @@ def _is_recorded() -> bool:
 
 
 is_exporting = getattr(torch.compiler, "is_exporting", _is_recorded)
-"""Say whether `torch.export` is at work."""
+"""Return True if `torch.export` is at work."""
 
 _OPAQUE_WHEN_TRACED = frozenset(
     {"_contrib_MultiBoxTarget", "_contrib_MultiBoxDetection", "_contrib_Proposal", "_contrib_MultiProposal"}
@@ -140,7 +140,7 @@ _OPAQUE_IN_DYNAMO = frozenset({"_contrib_MultiBoxPrior"})
 
 
 def is_opaque(name: str) -> bool:
-    """Say whether an operator is recorded as a single call by what is at work now."""
+    """Return True if an operator is recorded as a single call by what is at work now."""
     if name in _OPAQUE_IN_DYNAMO:
         return torch.compiler.is_dynamo_compiling()
     if name in _OPAQUE_WHEN_TRACED:

@@ -34,7 +34,7 @@ def normal_axes(axes: Iterable[int], ndim: int, name: str = "axis") -> tuple[int
 
 
 def known(shape: Shape) -> bool:
-    """Say whether rank and every dimension are known."""
+    """Return True if rank and every dimension are known."""
     return shape is not None and 0 not in shape
 
 

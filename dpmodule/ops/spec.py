@@ -105,7 +105,7 @@ class Variadic:
     fixed: Callable[[Any], bool] | None = None
 
     def is_fixed(self, a: Any) -> bool:
-        """Say whether the operator takes `instead` under the attributes `a`."""
+        """Return True if the operator takes `instead` under the attributes `a`."""
         return self.fixed is not None and self.fixed(a)
 
     def units(self, inputs: int) -> int:
@@ -126,7 +126,7 @@ class Variadic:
         return (*numbered, *self.tail)
 
     def is_input(self, key: str) -> bool:
-        """Say whether a keyword names an input."""
+        """Return True if a keyword names an input."""
         if not self.group:
             return key.startswith(self.name) and key[len(self.name) :].isdigit()
         member, _, number = key.rpartition("_")
@@ -265,7 +265,7 @@ class Op:
     owner: Any = field(default=None, repr=False)
 
     def owns(self, key: str) -> bool:
-        """Say whether an attribute of this name is the operator's own, and not a free one of the form ``__x__``."""
+        """Return True if an attribute of this name is the operator's own, and not a free one of the form ``__x__``."""
         return key in self.attrs or (self.read_attrs is not None and not is_free(key))
 
     @property
@@ -335,9 +335,9 @@ class Op:
         return self.hidden(a) if callable(self.hidden) else self.hidden
 
     def is_loss(self, a: Any) -> bool:
-        """Say whether the output ignores its head gradient."""
+        """Return True if the output ignores its head gradient."""
         return self.loss is not None and (self.loss.when is None or self.loss.when(a))
 
     def needs_head_gradient(self, a: Any) -> bool:
-        """Say whether backward needs the gradient of the output from outside."""
+        """Return True if backward needs the gradient of the output from outside."""
         return not self.is_loss(a) if self.needs_head is None else self.needs_head(a)

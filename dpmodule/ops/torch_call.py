@@ -91,7 +91,7 @@ def _check_names(slots: Sequence[TorchSlot]) -> None:
 
 
 def has_ties(module: torch.nn.Module) -> bool:
-    """Say whether a parameter or buffer has two names."""
+    """Return True if a parameter or buffer has two names."""
     names = [
         len([*module.named_parameters(remove_duplicate=once), *module.named_buffers(remove_duplicate=once)])
         for once in (True, False)

@@ -9,11 +9,11 @@ import torch
 
 _jit: Any = torch.jit
 is_jit_tracing: Callable[[], bool] = _jit.is_tracing
-"""Say whether `torch.jit.trace` is at work, which records a `torch.autograd.Function` as a call of Python."""
+"""Return True if `torch.jit.trace` is at work, which records a `torch.autograd.Function` as a call of Python."""
 
 
 def is_tracing() -> bool:
-    """Say whether `torch.compile`, `torch.export` or `torch.jit.trace` is at work.
+    """Return True if `torch.compile`, `torch.export` or `torch.jit.trace` is at work.
 
     They see torch's own operators only, and the sizes may be unknown to them: kernels of our own stay out then.
     """

@@ -97,5 +97,5 @@ def user_code() -> AbstractContextManager[None]:
 
 
 def is_user_error(error: BaseException | None) -> bool:
-    """Say whether an error was raised by users' code."""
+    """Return True if an error was raised by users' code."""
     return getattr(error, _MARK, False)

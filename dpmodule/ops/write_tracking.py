@@ -22,7 +22,7 @@ count_write = torch.autograd.graph.increment_version
 
 
 def _keeps_marks() -> bool:
-    """Say whether this torch has one Python object for a storage, and keeps it; else no memory is watched."""
+    """Return True if this torch has one Python object for a storage, and keeps it; else no memory is watched."""
     tensor = torch.zeros(1)
     setattr(tensor.untyped_storage(), _OWN, True)
     return getattr(tensor.data.untyped_storage(), _OWN, False)
@@ -54,7 +54,7 @@ def mark_owned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def writes_are_counted(tensor: torch.Tensor) -> bool:
-    """Say whether torch counts every write to a tensor: its memory is torch's or ours, and nobody else has it."""
+    """Return True if torch counts every write to a tensor: its memory is torch's or ours, and nobody else has it."""
     if not _MARKS_STAY or tensor.layout is not torch.strided or tensor.is_inference():
         return False
     storage = tensor.untyped_storage()

@@ -1,4 +1,4 @@
-"""What MXNet's own machinery calls: copies, sums of gradients, writing into arrays by position, types converted."""
+"""Operators that MXNet calls internally: copies, sums of gradients, writes by position, and type conversion."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _identity(x: torch.Tensor) -> torch.Tensor:
 
 
 for _name, _sentence in (
-    ("_copyto", "Return the data as it is, in memory of its own or in the array given as `out`"),
-    ("_CrossDeviceCopy", "Return the data as it is; stands where it goes from one device to another"),
+    ("_copyto", "Return a copy of the data, or write it to the array given as `out`"),
+    ("_CrossDeviceCopy", "Return the data unchanged; marks a copy between devices"),
 ):
     declare(
         _name,
@@ -38,7 +38,7 @@ declare(
     "_grad_add",
     torch.add,
     [arg("lhs", ROWS), arg("rhs", ROWS)],
-    doc="""Add two arrays; MXNet's graphs of gradients hold it.
+    doc="""Add two arrays; used in MXNet's gradient graphs.
 
 Shape:
     lhs, rhs: one shape.
@@ -67,9 +67,9 @@ def _zeros_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
     "_zeros_without_dtype",
     (),
     {
-        "shape": Attr(optional(shape), "shape of the result; None: it follows from elsewhere", None),
+        "shape": Attr(optional(shape), "shape of the result; None: inferred", None),
         "ctx": Attr(string, "device of the result; only for calls on arrays", ""),
-        "dtype": Attr(integer(low=-1), "number of the type; -1 stands for float32", -1),
+        "dtype": Attr(integer(low=-1), "number of the type; -1 means float32", -1),
     },
     infer=_infer_zeros,
     infer_type=_zeros_types,
@@ -78,7 +78,7 @@ def _zeros_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
     onnx=Onnx(builder="filled"),
 )
 def zeros_without_dtype(a: Any, env: Env) -> torch.Tensor:
-    """Make an array of zeros whose type is given by number.
+    """Return an array of zeros whose type is given as a number.
 
     Shape:
         returns: `shape`.
@@ -92,7 +92,7 @@ def zeros_without_dtype(a: Any, env: Env) -> torch.Tensor:
 
 
 def _column_index(name: str, index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return one position per row as a column of whole numbers."""
+    """Return one position per row as a column of integers."""
     if like.dim() != 2 or tuple(index.shape) != (like.shape[0],):
         raise ShapeError(
             f"{name}: positions have shape {tuple(index.shape)} and the matrix {tuple(like.shape)}, "
@@ -108,8 +108,8 @@ def _infer_onehot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 def _rhs_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[1] or outs[0]
-    return [ins[0] or found, found], [found]
+    dtype = ins[1] or outs[0]
+    return [ins[0] or dtype, dtype], [dtype]
 
 
 @pure(
@@ -120,10 +120,10 @@ def _rhs_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     onnx=Onnx(builder="onehot_like"),
 )
 def onehot_encode(a: Any, index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return a row for each position that is 1 there and 0 elsewhere; no gradient.
+    """Return a one-hot row for each position; no gradient.
 
     Shape:
-        lhs: (N,): whole positions from 0 to K - 1.
+        lhs: (N,): integer positions from 0 to K - 1.
         rhs: (N, K): only its shape and type matter.
         returns: (N, K).
 
@@ -160,7 +160,7 @@ def fill_element_0index(
     Shape:
         lhs: (N, K).
         mhs: (N,): the new elements.
-        rhs: (N,): their columns, whole numbers from 0 to K - 1; no gradient.
+        rhs: (N,): their columns, integers from 0 to K - 1; no gradient.
         returns: (N, K).
 
     Source: MXNet 1.9.1 `fill_element_0index`.
@@ -186,18 +186,18 @@ def _infer_set_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
     onnx=Onnx(builder="scatter_nd"),
 )
-def scatter_set_nd(a: Any, whole: torch.Tensor, part: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """Return an array with elements, or slices, replaced by one position for each of the leading axes.
+def scatter_set_nd(a: Any, whole: torch.Tensor, values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Return a copy with elements or slices replaced, indexed by positions along the leading axes.
 
     Shape:
         lhs: `shape`.
         rhs: (Y..., the dimensions of `shape` after the first M).
-        indices: (M, Y...): positions along the first M axes; no gradient. Of several at one place one wins.
+        indices: (M, Y...): positions along the first M axes; no gradient. Of equal positions one wins.
         returns: `shape`.
 
-    Source: MXNet 1.9.1 `_scatter_set_nd`, which wants `lhs` as `out` too.
+    Source: MXNet 1.9.1 `_scatter_set_nd`, which requires `lhs` as `out`, too.
     """
-    return whole.index_put(tuple(index.detach().long()), part)
+    return whole.index_put(tuple(index.detach().long()), values)
 
 
 def _infer_add_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -216,19 +216,19 @@ def _infer_add_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
     onnx=Onnx("ScatterND", builder="scatter_add_nd"),
 )
-def scatter_add_nd(a: Any, whole: torch.Tensor, part: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """Return an array with elements, or slices, added by one position for each of the leading axes.
+def scatter_add_nd(a: Any, whole: torch.Tensor, values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Return a copy with elements or slices added, indexed by positions along the leading axes.
 
     Shape:
         lhs: any.
         rhs: (Y..., the dimensions of `lhs` after the first M).
-        indices: (M, Y...): positions along the first M axes; no gradient. Several at one place add up.
+        indices: (M, Y...): positions along the first M axes; no gradient. Equal positions add up.
         returns: as lhs.
 
-    Source: ours, for what torch calls `index_add` and `scatter_add`; MXNet has only `_backward_gather_nd`, which adds
-    into zeros of a fixed shape.
+    Source: torch's `index_add` and `scatter_add`; MXNet has only `_backward_gather_nd`, which adds into zeros of a
+    fixed shape.
     """
-    return whole.index_put(tuple(index.detach().long()), part, accumulate=True)
+    return whole.index_put(tuple(index.detach().long()), values, accumulate=True)
 
 
 _FLOATS = ("float16", "bfloat16", "float32")
@@ -244,7 +244,7 @@ def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     "amp_multicast",
     attrs={
         "num_outputs": Attr(integer(low=1), "number of inputs and outputs"),
-        "cast_narrow": Attr(boolean, "convert to half precision if any input has it, not to float32", False),
+        "cast_narrow": Attr(boolean, "convert to half precision instead of float32 if an input has it", False),
     },
     variadic=Variadic("data_", "num_outputs"),
     outputs=lambda a: tuple(f"output{i}" for i in range(a.num_outputs)),
@@ -252,7 +252,7 @@ def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     infer_type=_multicast_types,
 )
 def amp_multicast(a: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Convert arrays of float32 and half-precision types to one of these; leave other types alone.
+    """Convert float32 and half-precision arrays to one common type; leave other types unchanged.
 
     Shape:
         data_0, data_1, ...: any.
@@ -260,10 +260,10 @@ def amp_multicast(a: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
     Source: MXNet 1.9.1 `amp_multicast`.
     """
-    _, wanted = _multicast_types(a, [name_of(t.dtype) for t in tensors], [])
+    _, dtypes = _multicast_types(a, [name_of(t.dtype) for t in tensors], [])
     return tuple(
         t.clone() if name_of(t.dtype) == w else t.to(torch_dtype(w or "float32"))
-        for t, w in zip(tensors, wanted)
+        for t, w in zip(tensors, dtypes)
     )
 
 
@@ -274,13 +274,11 @@ def _same_pairwise(ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
-_FLOATS = ("float16", "bfloat16", "float32")
-
 
 @bound(
     "Cast",
     [arg("data", ROWS)],
-    {"dtype": Attr(dtype, "wanted dtype")},
+    {"dtype": Attr(dtype, "target dtype")},
     aliases=("cast",),
     infer=same,
     infer_type=lambda a, ins, outs: (ins, [a.dtype]),
@@ -288,7 +286,7 @@ _FLOATS = ("float16", "bfloat16", "float32")
     onnx=Onnx("Cast", builder="converted"),
 )
 def cast(a: Any) -> Unary:
-    """Convert the element type; integers lose the fraction, and the gradient comes back in the old type.
+    """Convert the element type; integers lose the fraction, and the gradient has the input's type.
 
     Shape:
         data: any shape.
@@ -296,14 +294,14 @@ def cast(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `Cast`.
     """
-    kind = torch_dtype(a.dtype)
-    floating = kind.is_floating_point
+    target = torch_dtype(a.dtype)
+    floating = target.is_floating_point
 
     def cast(x: torch.Tensor) -> torch.Tensor:
         if not floating and integers_carried():
             real = x.double()
-            return real + (real.detach().to(kind).double() - real.detach())
-        return x.to(kind)
+            return real + (real.detach().to(target).double() - real.detach())
+        return x.to(target)
 
     return cast
 
@@ -315,14 +313,14 @@ def _amp_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
 @bound(
     "amp_cast",
     [arg("data", ROWS)],
-    {"dtype": Attr(dtype, "wanted dtype")},
+    {"dtype": Attr(dtype, "target dtype")},
     infer=same,
     infer_type=_amp_types,
     view=True,
     onnx=Onnx("Cast", builder="converted"),
 )
 def amp_cast(a: Any) -> Unary:
-    """Convert between float32 and the half-precision types; leave other types alone.
+    """Convert between float32 and the half-precision types; leave other types unchanged.
 
     Shape:
         data: any shape.
@@ -330,9 +328,9 @@ def amp_cast(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `amp_cast`.
     """
-    kind = torch_dtype(a.dtype)
+    target = torch_dtype(a.dtype)
 
     def amp_cast(x: torch.Tensor) -> torch.Tensor:
-        return x.to(kind) if name_of(x.dtype) in _FLOATS else x
+        return x.to(target) if name_of(x.dtype) in _FLOATS else x
 
     return amp_cast

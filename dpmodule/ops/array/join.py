@@ -1,4 +1,4 @@
-"""Several arrays into one, and one into several."""
+"""Joining arrays, and splitting them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..spec import ROWS, Attr, Onnx, Shapes, Variadic, arg, numbered
 Many = Callable[..., torch.Tensor]
 Split = Callable[[torch.Tensor], Any]
 
-_COUNT = Attr(integer(low=0), "number of inputs; counted by the call", 0)
+_COUNT = Attr(integer(low=0), "number of inputs; set by the call", 0)
 
 
 def _with_size(dims: tuple[int, ...], axis: int, size: int = 0) -> tuple[int, ...]:
@@ -26,17 +26,17 @@ def _with_size(dims: tuple[int, ...], axis: int, size: int = 0) -> tuple[int, ..
 
 
 def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape], are_alike: bool = False) -> Shapes:
-    """Return the rule of `Concat`; inputs of unknown size share what is left if `are_alike`, as in MXNet's RNNs."""
+    """Infer the shapes of `Concat`; if `are_alike`, inputs of unknown size share the rest evenly, as in MXNet's RNNs."""
     example = next((s for s in (*ins, *outs) if s is not None), None)
     if example is None:
         return ins, outs
     axis = normal_axis(a.dim, len(example), "dim")
     common: Shape = None
-    for each in (*ins, *outs):
-        if each is not None:
-            if axis >= len(each):
+    for shape in (*ins, *outs):
+        if shape is not None:
+            if axis >= len(shape):
                 raise ShapeError(f"Concat: inputs {ins} differ in their number of dimensions")
-            common = unify(common, _with_size(each, axis), "inputs of Concat")
+            common = unify(common, _with_size(shape, axis), "inputs of Concat")
     sizes = [s[axis] if s is not None else 0 for s in ins]
     total = outs[0][axis] if outs[0] is not None else 0
     if 0 not in sizes:
@@ -45,7 +45,7 @@ def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape], are_alike: bool =
         missing, rest = divmod(total - sum(sizes), sizes.count(0))
         if missing <= 0 or rest:
             raise ShapeError(
-                f"Concat: inputs {ins} leave nothing that unknown ones can share of {total} along axis {axis}"
+                f"Concat: the known inputs of {ins} leave no equal sizes for the unknown ones of {total} along axis {axis}"
             )
         sizes = [size or missing for size in sizes]
     dims = common or ()
@@ -65,7 +65,7 @@ def concat(a: Any) -> Many:
 
     Shape:
         args: shapes that differ at most at axis `dim`.
-        returns: the sum of their sizes there.
+        returns: the same shape with the sum of their sizes at `dim`.
 
     Source: MXNet 1.9.1 `Concat`.
     """
@@ -88,8 +88,8 @@ def rnn_param_concat(a: Any) -> Many:
     """Join the parameters of recurrent layers along an axis.
 
     Shape:
-        args: shapes that differ at most at axis `dim`; those of unknown size share what the result has left.
-        returns: the sum of their sizes there.
+        args: shapes that differ at most at axis `dim`; unknown sizes share the rest of the result's.
+        returns: the same shape with the sum of their sizes at `dim`.
 
     Source: MXNet 1.9.1 `_rnn_param_concat`.
     """
@@ -98,8 +98,8 @@ def rnn_param_concat(a: Any) -> Many:
 
 def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     common: Shape = None
-    for each in ins:
-        common = unify(common, each, "inputs of stack")
+    for shape in ins:
+        common = unify(common, shape, "inputs of stack")
     rank = len(common) + 1 if common is not None else len(outs[0] or ())
     if not rank:
         return ins, outs
@@ -112,7 +112,7 @@ def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 @bound(
     "stack",
-    attrs={"axis": Attr(integer(), "where the new axis comes, counted in the result", 0), "num_args": _COUNT},
+    attrs={"axis": Attr(integer(), "position of the new axis in the result", 0), "num_args": _COUNT},
     variadic=Variadic(),
     infer=_infer_stack,
 )
@@ -121,7 +121,7 @@ def stack(a: Any) -> Many:
 
     Shape:
         args: one shape.
-        returns: one dimension more, as large as there are arrays.
+        returns: one more dimension, of size the number of arrays.
 
     Source: MXNet 1.9.1 `stack`.
     """
@@ -164,11 +164,11 @@ def add_n(a: Any) -> Many:
 def _infer_pieces(
     data: Shape, outs: list[Shape], axis_given: int, sizes: Callable[[int], list[int]], squeeze: bool
 ) -> Shapes:
-    """Infer the shapes of a split whose pieces have `sizes(length of the axis)` elements."""
+    """Infer the shapes of a split into pieces of `sizes(length of the axis)` elements."""
     if data is None:
         return [data], outs
     axis = normal_axis(axis_given, len(data))
-    found: list[Shape] = []
+    shapes: list[Shape] = []
     for size, out in zip(sizes(data[axis]), outs, strict=True):
         if squeeze:
             if size > 1:
@@ -178,12 +178,12 @@ def _infer_pieces(
             piece = data[:axis] + data[axis + 1 :] or (1,)
         else:
             piece = _with_size(data, axis, size)
-        found.append(output_shape(out, piece))
-    return [data], found
+        shapes.append(output_shape(out, piece))
+    return [data], shapes
 
 
 def _data_from_pieces(data: Shape, outs: list[Shape], axis_given: int, squeeze: bool) -> Shape:
-    """Fill the other dimensions of a split's data in from the pieces."""
+    """Infer the other dimensions of a split's data from the pieces."""
     for out in outs:
         if out is not None:
             axis = normal_axis(axis_given, len(out) + squeeze)
@@ -195,7 +195,7 @@ def _data_from_pieces(data: Shape, outs: list[Shape], axis_given: int, squeeze: 
 def _equal_sizes(name: str, length: int, count: int) -> list[int]:
     if length % count:
         raise OpError(
-            f"{name}: the axis has {length} elements, which cannot be cut into {count} equal pieces"
+            f"{name}: the axis has {length} elements, which cannot be split into {count} equal pieces"
         )
     return [length // count] * count
 
@@ -217,8 +217,8 @@ def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data")],
     {
         "num_outputs": Attr(integer(1, 65536), "number of pieces"),
-        "axis": Attr(integer(), "axis to cut", 1),
-        "squeeze_axis": Attr(boolean, "remove the axis from the pieces, which must be 1 long there", False),
+        "axis": Attr(integer(), "axis to split", 1),
+        "squeeze_axis": Attr(boolean, "remove the axis, which must have size 1 in each piece", False),
     },
     aliases=("split",),
     outputs=lambda a: tuple(f"output{i}" for i in range(a.num_outputs)),
@@ -227,14 +227,14 @@ def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx(builder="split"),
 )
 def slice_channel(a: Any) -> Split:
-    """Cut an array into equal pieces along an axis.
+    """Split an array into equal pieces along an axis.
 
     Shape:
         data: any shape; its size at `axis` is a multiple of `num_outputs`.
         returns: `num_outputs` arrays.
 
     Raises:
-        OpError: the axis cannot be cut evenly.
+        OpError: the axis cannot be split evenly.
 
     Source: MXNet 1.9.1 `SliceChannel`.
     """
@@ -251,7 +251,7 @@ def slice_channel(a: Any) -> Split:
 
 
 def _piece_sizes(a: Any, length: int) -> list[int]:
-    """Return the sizes of the pieces of a `_split_v2`; 0 for the last one of an unknown length."""
+    """Return the sizes of the pieces of `_split_v2`; 0 for the last piece if the length is unknown."""
     if a.sections:
         return _equal_sizes("_split_v2", length, a.sections)
     bounds = [*a.indices, length]
@@ -269,10 +269,10 @@ def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     "_split_v2",
     [arg("data")],
     {
-        "indices": Attr(shape, "where each piece begins, the first at 0"),
-        "axis": Attr(integer(), "axis to cut", 1),
-        "squeeze_axis": Attr(boolean, "remove the axis from the pieces, which must be 1 long there", False),
-        "sections": Attr(integer(0, 65536), "number of equal pieces; 0 means that `indices` tells", 0),
+        "indices": Attr(shape, "start of each piece; the first is 0"),
+        "axis": Attr(integer(), "axis to split", 1),
+        "squeeze_axis": Attr(boolean, "remove the axis, which must have size 1 in each piece", False),
+        "sections": Attr(integer(0, 65536), "number of equal pieces; 0 means to use `indices`", 0),
     },
     outputs=lambda a: numbered(a.sections or len(a.indices)),
     infer=_infer_split_v2,
@@ -280,14 +280,14 @@ def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx(builder="split"),
 )
 def split_v2(a: Any) -> Split:
-    """Cut an array along an axis, evenly or at given places.
+    """Split an array along an axis, evenly or at given positions.
 
     Shape:
         data: any shape.
         returns: `sections` arrays, or one for each of `indices`.
 
     Raises:
-        OpError: the axis cannot be cut so.
+        OpError: the axis cannot be split this way.
 
     Source: MXNet 1.9.1 `_split_v2`.
     """

@@ -36,7 +36,7 @@ def _infer_allclose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
 )
 def allclose(a: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Say whether ``|a - b| <= atol + rtol * |b|`` everywhere: 1 or 0. No gradient.
+    """Return True if ``|a - b| <= atol + rtol * |b|`` everywhere: 1 or 0. No gradient.
 
     Shape:
         a, b: one shape.
@@ -69,7 +69,7 @@ _INIT = Attr(boolean, "accepted; the result never depends on what `out` held bef
     batch=NEVER,
 )
 def all_finite(a: Any) -> Tensors:
-    """Say whether no element is NaN or infinite: 1 or 0. No gradient.
+    """Return True if no element is NaN or infinite: 1 or 0. No gradient.
 
     Shape:
         data: any.
@@ -93,7 +93,7 @@ def all_finite(a: Any) -> Tensors:
     onnx=Onnx(builder="all_finite"),
 )
 def multi_all_finite(a: Any) -> Tensors:
-    """Say whether no element of any input is NaN or infinite: 1 or 0. No gradient.
+    """Return True if no element of any input is NaN or infinite: 1 or 0. No gradient.
 
     Shape:
         array_0, array_1, ...: any.

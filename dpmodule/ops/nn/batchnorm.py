@@ -62,7 +62,7 @@ def _is_vector(tensor: torch.Tensor, size: int) -> bool:
 
 
 def is_native(x: torch.Tensor, other: Optional, vectors: Sequence[torch.Tensor]) -> bool:
-    """Say whether `native_norm` takes these."""
+    """Return True if `native_norm` takes these."""
     if is_tracing() or x.dim() != 4 or x.shape[1] % _CHANNELS:
         return False
     return (

@@ -41,7 +41,7 @@ class ChunkedSoftmax(NamedTuple):
 
 
 def _use_chunks(data: torch.Tensor, weight: torch.Tensor, label: torch.Tensor) -> bool:
-    """Say whether blocks pay, and labels are class numbers, one for each row."""
+    """Return True if blocks pay, and labels are class numbers, one for each row."""
     rows = data.shape[0]
     return (
         data.is_cpu

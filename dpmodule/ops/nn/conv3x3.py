@@ -48,7 +48,7 @@ class _Conv3x3Sizes(NamedTuple):
     step: int
 
     def fill(self, lanes: int) -> bool:
-        """Say whether tiles of the result lie over each other but little."""
+        """Return True if tiles of the result lie over each other but little."""
         if lanes <= _TILE or self.width <= _TILE:
             return self.width % _TILE == 0
         return self.width >= lanes and 8 * self.width >= 7 * (-(-self.width // lanes) * lanes)
@@ -61,7 +61,7 @@ def _lanes() -> int:
 
 
 def _use_result_kernel(sizes: _Conv3x3Sizes, computed: int) -> bool:
-    """Say whether the result's kernel is the fastest."""
+    """Return True if the result's kernel is the fastest."""
     lanes, most = _lanes(), max(sizes.channels, sizes.filters)
     if not lanes or computed % lanes or sizes.height < 2 or not sizes.fill(lanes):
         return False
@@ -71,7 +71,7 @@ def _use_result_kernel(sizes: _Conv3x3Sizes, computed: int) -> bool:
 
 
 def _use_weight_kernel(sizes: _Conv3x3Sizes) -> bool:
-    """Say whether the kernel of the weight's gradient is the fastest."""
+    """Return True if the kernel of the weight's gradient is the fastest."""
     lanes = _lanes()
     return (
         lanes > 0
@@ -88,7 +88,7 @@ def _sizes(x: torch.Tensor, filters: int, step: int) -> _Conv3x3Sizes:
 
 
 def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> bool:
-    """Say whether `convolve3x3` takes these, and some of it is faster than torch.
+    """Return True if `convolve3x3` takes these, and some of it is faster than torch.
 
     With no more places of windows than filters, neither is the fastest, but a product of matrices.
 
@@ -288,7 +288,7 @@ class TiledConvolution:
         return self._filters >= _LEAST_FILTERS
 
     def is_faster(self, sizes: ConvolutionSizes) -> bool:
-        """Say whether the kernel is the fastest for some sizes, and there is one."""
+        """Return True if the kernel is the fastest for some sizes, and there is one."""
         columns = self._axes[1][0]
         run = sizes.data[1] * columns
         if not self.fills_tiles or run < _LEAST_RUN or not self._block:

@@ -109,7 +109,7 @@ def window_size(size: int, kernel: int, stride: int, pad: int, up: bool = False)
 
 
 def channels_last(layout: str | None) -> bool:
-    """Say whether a layout such as NHWC keeps the channels on the last axis."""
+    """Return True if a layout such as NHWC keeps the channels on the last axis."""
     return layout is not None and layout.endswith("C")
 
 

@@ -50,7 +50,7 @@ def kernels() -> Any:
 
 
 def use_kernel(rows: int, columns: int, depth: int) -> bool:
-    """Say whether the kernel is the fastest for a product of some size, and there is one."""
+    """Return True if the kernel is the fastest for a product of some size, and there is one."""
     work = rows * columns * depth
     return (
         _LEAST_WORK <= work <= _MOST_WORK
@@ -60,7 +60,7 @@ def use_kernel(rows: int, columns: int, depth: int) -> bool:
 
 
 def use_packed_kernel(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
-    """Say whether `dense` is the fastest for some layers, and there is one.
+    """Return True if `dense` is the fastest for some layers, and there is one.
 
     Args:
         layers: how many features each makes, and how many it reads.
@@ -74,7 +74,7 @@ def use_packed_kernel(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
 
 
 def is_float32_cpu(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor is float32 numbers in memory of the CPU; `torch.vmap` is not looked for."""
+    """Return True if a tensor is float32 numbers in memory of the CPU; `torch.vmap` is not looked for."""
     return (
         tensor.dtype is torch.float32
         and tensor.is_cpu
@@ -84,7 +84,7 @@ def is_float32_cpu(tensor: torch.Tensor) -> bool:
 
 
 def are_float32_cpu(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether the kernels take two tensors, as far as type, device and storage tell."""
+    """Return True if the kernels take two tensors, as far as type, device and storage tell."""
     return (
         is_float32_cpu(left)
         and is_float32_cpu(right)
@@ -93,7 +93,7 @@ def are_float32_cpu(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def fits_kernel(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether ``left @ right.T`` is a product for `multiply`, if no gradient is recorded."""
+    """Return True if ``left @ right.T`` is a product for `multiply`, if no gradient is recorded."""
     return (
         left.dim() == 2
         and right.dim() == 2
@@ -103,7 +103,7 @@ def fits_kernel(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def shapes_match(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None) -> bool:
-    """Say whether there is a ``left @ right.T + bias``; left and right as `are_float32_cpu` and of two axes."""
+    """Return True if there is a ``left @ right.T + bias``; left and right as `are_float32_cpu` and of two axes."""
     fits = bias is None or (bias.shape == right.shape[:1] and bias.dtype is left.dtype and bias.is_cpu)
     return fits and left.shape[1] == right.shape[1]
 
@@ -174,7 +174,7 @@ _LEAST_DEPTH = 128
 
 
 def use_few_rows_kernel(rows: int, columns: int, depth: int) -> bool:
-    """Say whether the kernel is the fastest for a product of some size, and there is one."""
+    """Return True if the kernel is the fastest for a product of some size, and there is one."""
     return (
         0 < rows <= _MOST_ROWS
         and depth >= _LEAST_DEPTH
@@ -184,7 +184,7 @@ def use_few_rows_kernel(rows: int, columns: int, depth: int) -> bool:
 
 
 def has_few_rows(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether ``left @ right.T`` is a product for `multiply_few_rows`, if no gradient is recorded."""
+    """Return True if ``left @ right.T`` is a product for `multiply_few_rows`, if no gradient is recorded."""
     return (
         left.dim() == 2
         and right.dim() == 2
@@ -243,7 +243,7 @@ def _vendor() -> str:
 
 @cache
 def onednn_is_faster() -> bool:
-    """Say whether oneDNN multiplies large matrices faster than `F.linear` on this processor."""
+    """Return True if oneDNN multiplies large matrices faster than `F.linear` on this processor."""
     asked = os.environ.get("DPMODULE_ONEDNN")
     if asked == "0" or torch_private.onednn_linear is torch_private.plain_linear:
         return False
@@ -252,7 +252,7 @@ def onednn_is_faster() -> bool:
 
 
 def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Say whether ``data @ weight.T`` is a product for oneDNN."""
+    """Return True if ``data @ weight.T`` is a product for oneDNN."""
     return (
         data.dim() == 2
         and data.shape[0] * weight.numel() >= LARGE
@@ -335,7 +335,7 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
 
 
 def _kernel_beats_autograd(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Say whether our own kernel, which takes half of the time of a slow MKL, is for a product that is learned."""
+    """Return True if our own kernel, which takes half of the time of a slow MKL, is for a product that is learned."""
     return (
         data.shape[0] * weight.numel() >= _WORTH_RECORDING
         and onednn_is_faster()

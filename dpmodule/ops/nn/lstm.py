@@ -26,7 +26,7 @@ Optional = torch.Tensor | None
 
 
 def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
-    """Say whether `small_lstm` takes these, and is the fastest; torch refuses what does not fit together."""
+    """Return True if `small_lstm` takes these, and is the fastest; torch refuses what does not fit together."""
     if is_tracing():  # looked at first, since the sizes may be unknown then
         return False
     rows, units = x.shape[1], weights[1].shape[1]
@@ -172,7 +172,7 @@ _apply: Callable[..., Results] = _Lstm.apply
 
 
 def _use_fused_forward(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
-    """Say whether our own kernel is the best for the input's map, too, and reads the parameters as they are."""
+    """Return True if our own kernel is the best for the input's map, too, and reads the parameters as they are."""
     steps, rows, features = x.shape
     columns = weights[0].shape[0]
     return (

@@ -150,7 +150,7 @@ class PoolWindows:
         self.extra = extra if self.convention == "same" else [max(e, 0) for e in extra]
 
     def supported_by_torch(self) -> bool:
-        """Say whether torch's own padding and ceil mode make these windows.
+        """Return True if torch's own padding and ceil mode make these windows.
 
         torch takes padding up to half the kernel; its ceil mode drops a window that starts beyond the data.
         """
@@ -203,7 +203,7 @@ def _global(a: Any, data: torch.Tensor) -> torch.Tensor:
 
 
 def _torch_has_windows(a: Any) -> bool:
-    """Say whether torch makes the windows whatever the data's size."""
+    """Return True if torch makes the windows whatever the data's size."""
     small = all(2 * p <= k for p, k in zip(a.pad, a.kernel, strict=False))
     return a.pooling_convention == "valid" and len(a.kernel) in _MAX and small
 
@@ -317,7 +317,7 @@ _LEAST_CHANNELS = 8
 
 
 def use_native_max_pool(data: torch.Tensor) -> bool:
-    """Say whether the kernel is the fastest for some images, of which no gradient is recorded, and there is one."""
+    """Return True if the kernel is the fastest for some images, of which no gradient is recorded, and there is one."""
     return (
         not is_tracing()
         and data.shape[1] >= _LEAST_CHANNELS

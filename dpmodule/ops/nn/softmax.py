@@ -176,7 +176,7 @@ _LEAST_ROWS = 4
 
 
 def _is_small(data: torch.Tensor) -> bool:
-    """Say whether rows are short enough for the kernel, and of nothing that is learned."""
+    """Return True if rows are short enough for the kernel, and of nothing that is learned."""
     if is_tracing():  # looked at first, since the sizes may be unknown then
         return False
     return (
@@ -258,7 +258,7 @@ def softmax_output_grad(
 
 
 def _is_plain(a: Any) -> bool:
-    """Say whether no attribute but grad_scale and out_grad asks for anything."""
+    """Return True if no attribute but grad_scale and out_grad asks for anything."""
     return a.normalization == "null" and not (a.use_ignore or a.smooth_alpha or a.multi_output)
 
 

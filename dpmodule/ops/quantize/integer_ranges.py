@@ -37,7 +37,7 @@ RANGE_SHAPE: Shape = (1,)
 
 
 def has_calibration(a: Any) -> bool:
-    """Say whether the attributes give a range."""
+    """Return True if the attributes give a range."""
     return a.min_calib_range is not None and a.max_calib_range is not None
 
 

@@ -158,7 +158,7 @@ def rule_of(op: Op, stypes: Stypes = ()) -> SparseRule | None:
 
 
 def has_dense_rule(op: Op, a: Any) -> bool:
-    """Say whether an operator has to do with sparse arrays even where its inputs are dense."""
+    """Return True if an operator has to do with sparse arrays even where its inputs are dense."""
     test = _DENSE_RULES.get(op.name)
     return test is not None and test(a)
 

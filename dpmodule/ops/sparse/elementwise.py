@@ -49,7 +49,7 @@ def _apply(name: str, a: Any, env: Env, *tensors: Tensor) -> Tensor:
 
 
 def _keeps_zero(name: str, a: Any) -> bool:
-    """Say whether an operator of one input leaves a zero zero."""
+    """Return True if an operator of one input leaves a zero zero."""
     zero = torch.zeros(1)
     return not bool(_apply(name, a, Env(zero.device, None, False), zero).ne(0))
 

@@ -76,7 +76,7 @@ def _axes_of(op: Op, a: Any) -> list[int] | None:
 
 
 def _is_refused(op: Op, a: Any) -> bool:
-    """Say whether attributes alone tell that an operator does not work row by row."""
+    """Return True if attributes alone tell that an operator does not work row by row."""
     axes = _axes_of(op, a)
     return axes is None or 0 in axes or bool(getattr(a, "exclude", False))
 

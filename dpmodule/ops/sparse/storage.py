@@ -101,7 +101,7 @@ class Sparse:
         return found
 
     def is_floating_point(self) -> bool:
-        """Say whether elements have fractions, and so gradients."""
+        """Return True if elements have fractions, and so gradients."""
         return self.values.is_floating_point()
 
     def is_contiguous(self) -> bool:
@@ -340,7 +340,7 @@ class Ragged(Sparse):
         return numbers
 
     def has_same_rows(self, other: Ragged) -> bool:
-        """Say whether another value's rows are as long as these."""
+        """Return True if another value's rows are as long as these."""
         return self.offsets is other.offsets or torch.equal(self.offsets, other.offsets)
 
     def range(self, begin: int, end: int) -> Ragged:
