@@ -2,7 +2,7 @@
 
 A pack is made when the same parameters are used unchanged for the second time, so that a loop that updates them after
 every prediction does not make one in vain, and is valid as long as torch counts no write to any of them. Parameters
-whose writes cannot all be counted (see `ops.write_tracking`) get none. Packs belong to the parameters, not to an executor:
+whose writes cannot all be counted (see `write_tracking`) get none. Packs belong to the parameters, not to an executor:
 all that share parameters share their packs. They go when a parameter does, or when parameters have changed and are
 trained or predicted with the next time.
 """

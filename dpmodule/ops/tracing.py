@@ -1,4 +1,4 @@
-"""Whether torch records what runs."""
+"""Checks whether torch traces or compiles the running code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 
 _jit: Any = torch.jit
 is_jit_tracing: Callable[[], bool] = _jit.is_tracing
-"""Return True if `torch.jit.trace` is at work, which records a `torch.autograd.Function` as a call of Python."""
+"""Return True during `torch.jit.trace`, which records a `torch.autograd.Function` as a Python call."""
 
 
 def is_tracing() -> bool:
-    """Return True if `torch.compile`, `torch.export` or `torch.jit.trace` is at work.
+    """Return True during `torch.compile`, `torch.export` or `torch.jit.trace`.
 
-    They see torch's own operators only, and the sizes may be unknown to them: kernels of our own stay out then.
+    They only know torch's own operators, and sizes may be symbolic: our own kernels must not run then.
     """
     return torch.compiler.is_compiling() or is_jit_tracing()

@@ -1,9 +1,9 @@
-"""Memory that somebody may write without torch's knowledge, which nothing may be remembered about.
+"""Tracking of memory that may be written without torch's knowledge, so that nothing about it may be cached.
 
-torch counts the writes to a tensor and its views (``tensor._version``). What is worked out from a parameter, such as
-its numbers in another order, can be kept as long as the count stays. Not counted are writes through NumPy arrays,
-DLPack, ``tensor.data`` and other processes. So memory that came from a user or has been handed to one is marked, once
-and for all; the mark is on the storage, which all views of the memory have in common.
+torch counts the writes to a tensor and its views (``tensor._version``). Results derived from a parameter,
+such as a packed copy, can be cached while the count is unchanged. Writes through NumPy arrays, DLPack, ``tensor.data``
+and other processes are not counted. Therefore memory that comes from a user or is passed to one is marked permanently;
+the mark is on the storage, which all views of the memory share.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _numbers = itertools.count(1)
 _epoch = 0
 
 count_write = torch.autograd.graph.increment_version
-"""Count a write that torch has not seen, to one tensor or several."""
+"""Count a write, unknown to torch, to one tensor or several."""
 
 
 def _keeps_marks() -> bool:
-    """Return True if this torch has one Python object for a storage, and keeps it; else no memory is watched."""
+    """Return True if torch keeps one Python object per storage; otherwise no memory counts as tracked."""
     tensor = torch.zeros(1)
     setattr(tensor.untyped_storage(), _OWN, True)
     return getattr(tensor.data.untyped_storage(), _OWN, False)
@@ -32,29 +32,29 @@ _MARKS_STAY = _keeps_marks()
 
 
 def epoch() -> int:
-    """Return a number that changes whenever memory is exposed; until then `writes_are_counted` gives the same answers."""
+    """Return a number that changes when memory is exposed; results of `writes_are_counted` hold until then."""
     return _epoch
 
 
 def expose(tensor: Any) -> None:
-    """Mark the memory of a tensor: from now on somebody may write it without being counted."""
+    """Mark the memory of a tensor, which may be written without being counted from now on."""
     global _epoch
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
         return
     storage = tensor.untyped_storage()
     if not getattr(storage, _EXPOSED, False):
         setattr(storage, _EXPOSED, True)
-        _epoch = next(_numbers)  # never the same twice, whatever threads do
+        _epoch = next(_numbers)  # unique, also with several threads
 
 
 def mark_owned(tensor: torch.Tensor) -> torch.Tensor:
-    """Say that a tensor's memory is the library's although torch has not allocated it; return the tensor."""
+    """Mark memory that the library has allocated without torch; return the tensor."""
     setattr(tensor.untyped_storage(), _OWN, True)
     return tensor
 
 
 def writes_are_counted(tensor: torch.Tensor) -> bool:
-    """Return True if torch counts every write to a tensor: its memory is torch's or ours, and nobody else has it."""
+    """Return True if torch counts every write to a tensor: its memory belongs to torch or to us, and is not exposed."""
     if not _MARKS_STAY or tensor.layout is not torch.strided or tensor.is_inference():
         return False
     storage = tensor.untyped_storage()

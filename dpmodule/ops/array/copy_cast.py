@@ -244,7 +244,9 @@ def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     "amp_multicast",
     attrs={
         "num_outputs": Attr(integer(low=1), "number of inputs and outputs"),
-        "cast_narrow": Attr(boolean, "convert to half precision instead of float32 if an input has it", False),
+        "cast_narrow": Attr(
+            boolean, "convert to half precision instead of float32 if an input has it", False
+        ),
     },
     variadic=Variadic("data_", "num_outputs"),
     outputs=lambda a: tuple(f"output{i}" for i in range(a.num_outputs)),

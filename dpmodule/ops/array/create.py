@@ -142,7 +142,9 @@ def arange(a: Any, env: Env) -> torch.Tensor:
     if a.infer_range:
         start, length = a.start, env.out_shapes[0][0] if env.out_shapes else 0
         if not length:
-            raise OpError("_arange: infer_range is True, but no use of the array determines its length; pass stop")
+            raise OpError(
+                "_arange: infer_range is True, but no use of the array determines its length; pass stop"
+            )
     else:
         start, length = _arange_limits(a)[0], _arange_length(a)
     # start + i * step in float64: rounding errors do not accumulate

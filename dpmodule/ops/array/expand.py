@@ -20,10 +20,12 @@ Unary = Callable[[torch.Tensor], torch.Tensor]
 def _broadcast_shape(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape after broadcasting to `wanted`, where 0 keeps a dimension."""
     if len(dims) != len(wanted):
-        raise ShapeError(f"{name}: data has shape {dims} and the target shape is {wanted}, expected equal ranks")
+        raise ShapeError(
+            f"{name}: data has shape {dims} and the target shape is {wanted}, expected equal ranks"
+        )
     for have, want in zip(dims, wanted, strict=True):
         if have > 1 and want not in (0, have):
-            raise ShapeError(f"{name}: data {dims} cannot be broadcast to {wanted}; only dimensions of size 1 can be expanded")
+            raise ShapeError(f"{name}: data {dims} cannot be broadcast to {wanted}; only size 1 expands")
     return tuple(want or have for have, want in zip(dims, wanted, strict=True))
 
 
@@ -82,7 +84,9 @@ def broadcast_axis(a: Any) -> Unary:
 
 def _like_shape(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     if (a.lhs_axes is None) != (a.rhs_axes is None) or len(a.lhs_axes or ()) != len(a.rhs_axes or ()):
-        raise OpError(f"broadcast_like: lhs_axes {a.lhs_axes} and rhs_axes {a.rhs_axes} must have equal lengths")
+        raise OpError(
+            f"broadcast_like: lhs_axes {a.lhs_axes} and rhs_axes {a.rhs_axes} must have equal lengths"
+        )
     if a.lhs_axes is None:
         return other
     if not a.lhs_axes:
@@ -234,7 +238,7 @@ def _check(a: Any, dims: tuple[int, ...]) -> None:
         )
     if a.mode == "reflect" and any(max(width[2 * i : 2 * i + 2]) >= d > 0 for i, d in enumerate(dims)):
         raise OpError(
-            f"Pad: pad_width is {width}, but reflection needs each width to be less than the size of its axis; data is {dims}"
+            f"Pad: pad_width is {width}, but reflection needs widths below the sizes of data {dims}"
         )
 
 

@@ -109,9 +109,7 @@ def _pick_classes(a: Any, data: tuple[int, ...], index: tuple[int, ...]) -> Clas
     {
         "axis": Attr(optional(integer()), "axis to pick from", -1),
         "keepdims": Attr(boolean, "keep the axis with size 1", False),
-        "mode": Attr(
-            choice("clip", "wrap"), "out-of-range positions: clip or wrap them", "clip"
-        ),
+        "mode": Attr(choice("clip", "wrap"), "out-of-range positions: clip or wrap them", "clip"),
     },
     aliases=("choose_element_0index",),
     infer=_infer_pick,

@@ -26,17 +26,17 @@ def _with_size(dims: tuple[int, ...], axis: int, size: int = 0) -> tuple[int, ..
 
 
 def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape], are_alike: bool = False) -> Shapes:
-    """Infer the shapes of `Concat`; if `are_alike`, inputs of unknown size share the rest evenly, as in MXNet's RNNs."""
+    """Infer the shapes of `Concat`; if `are_alike`, unknown sizes share the rest evenly, as in MXNet's RNNs."""
     example = next((s for s in (*ins, *outs) if s is not None), None)
     if example is None:
         return ins, outs
     axis = normal_axis(a.dim, len(example), "dim")
     common: Shape = None
-    for shape in (*ins, *outs):
-        if shape is not None:
-            if axis >= len(shape):
+    for dims in (*ins, *outs):
+        if dims is not None:
+            if axis >= len(dims):
                 raise ShapeError(f"Concat: inputs {ins} differ in their number of dimensions")
-            common = unify(common, _with_size(shape, axis), "inputs of Concat")
+            common = unify(common, _with_size(dims, axis), "inputs of Concat")
     sizes = [s[axis] if s is not None else 0 for s in ins]
     total = outs[0][axis] if outs[0] is not None else 0
     if 0 not in sizes:
@@ -45,7 +45,7 @@ def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape], are_alike: bool =
         missing, rest = divmod(total - sum(sizes), sizes.count(0))
         if missing <= 0 or rest:
             raise ShapeError(
-                f"Concat: the known inputs of {ins} leave no equal sizes for the unknown ones of {total} along axis {axis}"
+                f"Concat: inputs {ins} leave no equal sizes for the unknown ones of {total} along axis {axis}"
             )
         sizes = [size or missing for size in sizes]
     dims = common or ()
@@ -98,8 +98,8 @@ def rnn_param_concat(a: Any) -> Many:
 
 def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     common: Shape = None
-    for shape in ins:
-        common = unify(common, shape, "inputs of stack")
+    for dims in ins:
+        common = unify(common, dims, "inputs of stack")
     rank = len(common) + 1 if common is not None else len(outs[0] or ())
     if not rank:
         return ins, outs

@@ -128,7 +128,9 @@ def _axis_range(begin: int | None, end: int | None, ndim: int, which: str) -> tu
     """Return a range of axes as (first, last + 1)."""
     first, last = slice(begin, end).indices(ndim)[:2]
     if first >= last:
-        raise OpError(f"reshape_like: {which}_begin {begin} and {which}_end {end} select none of the {ndim} axes")
+        raise OpError(
+            f"reshape_like: {which}_begin {begin} and {which}_end {end} select none of the {ndim} axes"
+        )
     return first, last
 
 

@@ -18,7 +18,8 @@ Unary = Callable[[torch.Tensor], torch.Tensor]
 
 _RANGE = {
     "begin": Attr(
-        ints_or_none, "start along each of the leading axes; None means the first position in the direction of the step"
+        ints_or_none,
+        "start along each of the leading axes; None means the first position in the direction of the step",
     ),
     "end": Attr(ints_or_none, "end along each of the leading axes, exclusive; None means all that follow"),
     "step": Attr(ints_or_none, "step along each of the leading axes, may be negative; () means 1", ()),
@@ -263,9 +264,7 @@ def slice_assign_scalar(a: Any) -> Unary:
     return lambda data: _assign("_slice_assign_scalar", a, data, a.scalar)
 
 
-_SHAPE = Attr(
-    optional(shape), "shape of the indexed array; its first number is not used", None
-)
+_SHAPE = Attr(optional(shape), "shape of the indexed array; its first number is not used", None)
 
 
 def _required_shape(name: str, a: Any) -> tuple[int, ...]:

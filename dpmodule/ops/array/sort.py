@@ -246,7 +246,9 @@ def _count_in_bins(data: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
     inside = (positions >= 0) & (positions < bins)
     if data.is_cpu:
         return torch.bincount(positions[inside], minlength=bins)
-    positions = torch.where(inside, positions, bins)  # an extra bin for values in no bin: a mask would synchronize the device
+    positions = torch.where(
+        inside, positions, bins
+    )  # an extra bin instead of a mask, which would wait for the device
     return positions.new_zeros(bins + 1).scatter_add_(0, positions, torch.ones_like(positions))[:bins]
 
 
@@ -254,7 +256,9 @@ def _count_in_bins(data: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
     "_histogram",
     [arg("data"), arg("bins", when=lambda a: a.bin_cnt is None)],
     {
-        "bin_cnt": Attr(optional(integer(low=1)), "number of bins of equal width; None: edges are given", None),
+        "bin_cnt": Attr(
+            optional(integer(low=1)), "number of bins of equal width; None: edges are given", None
+        ),
         "range": Attr(optional(reals), "lower edge of the first bin and upper edge of the last", None),
     },
     outputs=("output0", "output1"),

@@ -180,7 +180,7 @@ def _is_small(
     weights: list[torch.Tensor],
     num_layers: int,
 ) -> bool:
-    """Return True if layers are a single LSTM without further features, of sizes that our own kernel is the best for."""
+    """Return True for a single plain LSTM layer of sizes for which our own kernel is the fastest."""
     if a.mode != "lstm" or a.bidirectional or a.projection_size or num_layers > 1 or batch_sizes is not None:
         return False
     return is_small(x, [state[0] for state in states], weights)

@@ -46,10 +46,10 @@ class SparseRule:
             (a tuple of booleans); tensors, dense or made by `row_gradient`. Without it, dense copies are
             differentiated.
         grad_storage: ``(a, stypes of the inputs) -> stypes`` of the inputs' gradients; None = all dense.
-        recorded: ``(a, env, takes_rows, *inputs) -> output or tuple``, in place of `run` and `grad` where gradients are
-            wanted: inputs come and outputs go with their history; see `SparseCall` for `takes_rows`.
-        variable_storage: ``(a, stypes of the inputs) -> stypes`` that variables among the inputs get if they declare none; None =
-            none.
+        recorded: ``(a, env, takes_rows, *inputs) -> output or tuple``, replaces `run` and `grad` if gradients are
+            recorded: inputs and outputs carry autograd history; see `SparseCall` for `takes_rows`.
+        variable_storage: ``(a, stypes of the inputs) -> stypes`` of variables among the inputs that declare none;
+            None = dense.
         check: ``(a, number of axes)`` of the first input: raises OpError if the rule does not apply after all; None =
             it always does.
     """

@@ -62,7 +62,7 @@ def stored_rows(grad: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def as_rows(value: Any) -> RowSparse:
-    """Return a dense tensor, a row gradient or a `RowSparse` as `RowSparse`; rows of zeros of a dense one are left out."""
+    """Return a dense tensor, a row gradient or a `RowSparse` as `RowSparse`; zero rows are omitted."""
     if isinstance(value, RowSparse):
         return value
     if value.is_sparse:

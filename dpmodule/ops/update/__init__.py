@@ -2,4 +2,4 @@
 
 from . import adam as adam
 from . import adaptive as adaptive
-from . import multi_update_op as multi_update_op
+from . import multi as multi
