@@ -23,9 +23,9 @@ import torch
 
 import dpmodule as mx
 from dpmodule import ops
+from dpmodule._core.lazy import modules_of
 from dpmodule.autobatch.cell_symbol import BY_SHAPE, NORMALIZING
 from dpmodule.base import MXNetError
-from dpmodule.compat.lazy import modules_of
 from dpmodule.ops.registry import lazy_operators
 from dpmodule.ops.spec import AUX, LABEL, NEVER, PARAM, REQUIRED, SHARE, Env, Input, Op
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .. import mode as flags
+from .._core import mode as flags
 from ..base import ArgumentError, ShapeError
 from ..executor.body import CompiledBody
 from ..graph import Graph, Node

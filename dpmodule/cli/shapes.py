@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from .. import context, ndarray
+from .._devices.generators import host
 from ..base import ArgumentError, MXNetError, ShapeError
-from ..devices.generators import host
 from ..graph.node import printable
 from ..ndarray import NDArray
 from ..ops.spec import LABEL, PARAM

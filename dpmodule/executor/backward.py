@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from .._core import torch_private
 from ..base import MXNetError, StateError, dtype_name
-from ..compat import torch_private
 from ..ndarray import NDArray
 from ..ops.sparse import Ragged, densify, leaf_of
 from ..ops.spec import Env

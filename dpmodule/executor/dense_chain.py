@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
+from .._core import torch_private
 from ..ops.nn.linear import dense, fastest_kernel, multiply, pack, use_packed_kernel
 from ..ops.spec import Env
 from .arrays import BoundArrays

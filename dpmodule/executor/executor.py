@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from .._devices.generators import generator
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, SignatureError, StateError, dtype_name
 from ..context import Context, is_gpu
-from ..devices.generators import generator
-from ..devices.single_thread import single_thread
 from ..graph import Node
 from ..graph.node import merge_equal
 from ..ndarray import NDArray

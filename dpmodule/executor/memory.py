@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._core import torch_private
 from ..base import DTypeError, OutOfMemoryError, dtype_name
-from ..compat import torch_private
 from ..context import Context
 from ..ndarray import NDArray
 from ..ops.dtypes import torch_dtype

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import fx
 
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, OpError
-from ..devices.single_thread import single_thread
 from ..graph import Graph, Node
 from ..ndarray import NDArray
 from ..ops.spec import AUX, LABEL

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import mode
+from .._core import mode
 from ..base import DTypeError, Shape, ShapeError, dtype_from_code, dtype_name
 from ..ops import attrs as attribute_types
 from ..ops.shapes import infer_shape, infer_type, known, same_types, unify

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
+from .._core.markup import LINE, text
 from ..base import Shape
-from ..markup import LINE, text
 from ..ops.spec import AUX, PARAM
 from .layers import Layers, way
 from .node import Graph, Node

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .. import mode
+from .._core import mode
+from .._files import likely_kind
 from ..attribute import bare_suffix, is_free, stored_key
 from ..base import ArgumentError, FileFormatError, MXNetError, OpError
-from ..files import likely_kind
 from ..ops import find as find_op
 from ..ops import get as get_op
 from ..ops.attrs import shape as shape_type

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from .. import native
+from .._object_state import described, equal
 from ..base import ArgumentError
 from ..context import gpu_module, num_gpus
 from ..graph import Graph
 from ..ndarray import NDArray
-from ..object_state import described, equal
 from ..ops.nn.linear import onednn_is_faster
 from ..optimizer.states import load_states
 from ..symbol import Symbol

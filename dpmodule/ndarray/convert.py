@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def is_number(value: object) -> TypeIs[int | float | np.number[Any] | np.bool_]:
-    """Say whether `value` is one number: Python's, or a NumPy scalar."""
+    """Return True if `value` is one number: Python's, or a NumPy scalar."""
     return isinstance(value, (int, float, np.number, np.bool_))
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from .. import mode
+from .._core import mode
+from .._devices.generators import generator
 from ..base import MXNetError
 from ..context import Context
-from ..devices.generators import generator
 from ..ops import shapes
 from ..ops.sparse import SparseCall, leaf_of, log_fallback, rule_of
 from ..ops.spec import Env, Op
@@ -24,7 +24,7 @@ Tensors = Sequence[torch.Tensor | None]
 
 
 def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
-    """Say whether an input is in a graph, after checking that `out` may be written."""
+    """Return True if an input is in a graph, after checking that `out` may be written."""
     if out is not None:
         for target in out if isinstance(out, (list, tuple)) else (out,):
             if isinstance(target, Handle):
@@ -37,7 +37,7 @@ def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
 
 
 def has_copies(arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> bool:
-    """Say whether a gradient flows through float64 copies of integers (see `tape.Variable`)."""
+    """Return True if a gradient flows through float64 copies of integers (see `tape.Variable`)."""
     return tape.TapeVariable.any_copies and any(
         array.stype == "default" and tensor.dtype is not array.raw.dtype
         for array, tensor in zip(arrays, tensors, strict=True)

@@ -1,4 +1,4 @@
-"""Made by .ci/stubs.py from the operator declarations; do not edit."""
+"""Made by tools/stubs.py from the operator declarations; do not edit."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar

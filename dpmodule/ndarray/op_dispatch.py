@@ -89,7 +89,7 @@ _plans: dict[tuple[Any, ...], PreparedOp] = {}
 
 
 def can_be_key(value: object) -> bool:
-    """Say whether equal values of a type mean equal attributes (0.0 and -0.0 do not)."""
+    """Return True if equal values of a type mean equal attributes (0.0 and -0.0 do not)."""
     if isinstance(value, tuple):
         return all(type(v) is int or (type(v) is float and v != 0.0) for v in value)
     return isinstance(value, _KEYS) or (type(value) is float and value != 0.0)
@@ -135,7 +135,7 @@ def _listed(arrays: Sequence[Any]) -> str:
 
 
 def no_array(op: Op, arrays: Sequence[Any]) -> OpError:
-    """Name the input that is no array."""
+    """Name the input that is not an array."""
     position, value = next((i, x) for i, x in enumerate(arrays) if not isinstance(x, Handle))
     names = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else []
     name = names[position] if position < len(names) else f"input {position}"

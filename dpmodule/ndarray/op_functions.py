@@ -37,7 +37,7 @@ class Form:
     """How the arguments of calls of one form are to be read.
 
     Attributes:
-        lead: how many positional arguments are inputs; the others are attributes.
+        lead: number of positional arguments that are inputs; the others are attributes.
         plans: by the values of the attributes and their types: the plan, and the place among the inputs as written
             of each input as the operator takes them, None where the two orders agree.
     """
@@ -202,11 +202,11 @@ def _place(ctx: ContextLike | str | None, out: Out, attributes: dict[str, Any], 
     return first.context
 
 
-Face = Callable[..., Any]
-_faces: dict[str, Face] = {}
+OpFunction = Callable[..., Any]
+_op_functions: dict[str, OpFunction] = {}
 
 
-def make_face(op: Op, name: str) -> Face:
+def make_op_function(op: Op, name: str) -> OpFunction:
     """Return the function of an operator under one of its names.
 
     It takes inputs, then attributes, by position or name, and the keywords `out` and `name`.
@@ -227,17 +227,17 @@ def make_face(op: Op, name: str) -> Face:
     return run
 
 
-def face(name: str) -> Face:
+def op_function(name: str) -> OpFunction:
     """Return the function of an operator's name or alias, making it on first use."""
-    found = _faces.get(name)
+    found = _op_functions.get(name)
     if found is None:
         op = find(name)
         if op is None:
             raise AttributeError(f"there is no operator {name!r}{did_you_mean(name, names())}")
-        found = _faces[name] = make_face(op, namespace_of(name)[1])
+        found = _op_functions[name] = make_op_function(op, namespace_of(name)[1])
     return found
 
 
-def face_of(space: str, name: str) -> Face:
+def op_function_in(space: str, name: str) -> OpFunction:
     """Return a namespace's function by its public name."""
-    return face(find_operator_name("nd", space, name))
+    return op_function(find_operator_name("nd", space, name))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .. import mode
+from .._core import mode
 from ..context import Context
 from ..ndarray import NDArray, sparse
 from ..ndarray.handle import Handle

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from .._core.lazy import modules_of
 from ..base import OpError, did_you_mean
-from ..compat.lazy import modules_of
 from .spec import REQUIRED, Attr, Env, Input, LossOutput, Onnx, Op, Variadic
 
 _OPS: dict[str, Op] = {}
@@ -188,7 +188,7 @@ def _lazy_modules() -> dict[str, str]:
 def lazy_operators() -> dict[str, str]:
     """Return operator names, separated by spaces, by the module of this package that declares them.
 
-    .ci/stubs.py generates the file from the declarations.
+    tools/stubs.py generates the file from the declarations.
     """
     text = Path(__file__).with_name("lazy_operators.json").read_text(encoding="utf-8")
     table: dict[str, str] = json.loads(text)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
+from .._core import torch_private
 from ..ndarray import NDArray
 from ..ops.write_tracking import count_write
 from .base import register

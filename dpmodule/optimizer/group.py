@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from .. import native
+from .._core import torch_private
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
-from ..compat import torch_private
 from ..context import Context, cpu
 from ..ndarray import NDArray
 from ..ops.write_tracking import count_write

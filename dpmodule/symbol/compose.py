@@ -96,7 +96,7 @@ _EXPECTED = {
 
 
 def _takes(op: Op, key: str, value: object) -> bool:
-    """Say whether an operator takes a keyword that is not one of its attributes: no symbol, no ``weight_lr_mult``."""
+    """Return True if an operator accepts an undeclared keyword: not a symbol, and not ``weight_lr_mult``."""
     return op.accepts_any_keyword and bare_suffix(key) is None and not hasattr(value, "entries")
 
 
@@ -143,7 +143,7 @@ def _hint(alias: str) -> str:
 
 
 def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
-    """Return how many inputs a variadic operator has: those given, or more if its attribute says so."""
+    """Return the number of inputs of a variadic operator: those passed, or more if its attribute says so."""
     if op.variadic is None:
         return 0
     key = op.variadic.count

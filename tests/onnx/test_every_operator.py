@@ -48,7 +48,7 @@ def symbol_of(row):
     """Return a row's operator on variables, and their names."""
     op = ops.get(row.name)
     names = [f"x{i}" for i in range(len(row.inputs))]
-    face = mx.symbol.symbol.face(row.name)
+    face = mx.symbol.symbol.op_function(row.name)
     made = face(*[mx.sym.Variable(name) for name in names], name="op", **row.attrs)
     return op, names, made
 

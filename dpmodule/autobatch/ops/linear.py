@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ...ops.nn.linear import onednn_is_faster
 from ...ops.nn.linear import product as onednn_product
 from ..errors import ArgumentError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..._devices.device_transfer import on_device
 from ...base import ArgumentError, ShapeError, dtype_name
 from ...context import Context
-from ...devices.device_transfer import on_device
 from ...executor.sparse_arrays import array_of
 from ...io import DataDesc
 from ...ndarray import NDArray

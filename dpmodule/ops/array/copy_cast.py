@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from ..._core.mode import has_float_integers
 from ...base import OpError, Shape, ShapeError, dtype_from_code
-from ...mode import integers_carried
 from ..attrs import boolean, dtype, integer, optional, shape, string
 from ..dtypes import name_of, torch_dtype
 from ..registry import bound, declare, op, pure
@@ -300,7 +300,7 @@ def cast(a: Any) -> Unary:
     floating = target.is_floating_point
 
     def cast(x: torch.Tensor) -> torch.Tensor:
-        if not floating and integers_carried():
+        if not floating and has_float_integers():
             real = x.double()
             return real + (real.detach().to(target).double() - real.detach())
         return x.to(target)

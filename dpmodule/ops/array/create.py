@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from ..._core.mode import is_np_shape
 from ...base import OpError, Shape
-from ...mode import is_np_shape
 from ..attrs import boolean, dtype, integer, optional, real, shape, string
 from ..dtypes import torch_dtype
 from ..registry import op

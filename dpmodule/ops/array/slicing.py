@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import tensor_like
 from ...base import OpError, Shape, ShapeError
-from ...devices.device_transfer import beside
 from ..attrs import integer, ints_or_none, optional, real, shape
 from ..registry import bound, pure
 from ..shapes import first_type, from_data, normal_axis, output_shape, unify
@@ -319,7 +319,7 @@ def ravel_multi_index(a: Any, data: torch.Tensor) -> torch.Tensor:
         raise ShapeError(
             f"_ravel_multi_index: data has shape {tuple(data.shape)}, expected ({len(sides)}, N)"
         )
-    weights = beside(data, strides, torch.int64).unsqueeze(1)
+    weights = tensor_like(data, strides, torch.int64).unsqueeze(1)
     return (data.long() * weights).sum(0).to(data.dtype)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import extremes
 from ...base import BoundsError, OpError, Shape, ShapeError
-from ...devices.device_transfer import extremes
 from ..attrs import boolean, integer, optional, real, shape, string
 from ..registry import bound, pure
 from ..shapes import first_type, forward, normal_axis, output_shape, typed, unify

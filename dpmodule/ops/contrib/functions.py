@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import extremes
 from ...base import BoundsError, OpError, Shape, ShapeError
-from ...devices.device_transfer import extremes
 from ..attrs import boolean, integer, real
 from ..math.pointwise import in_type_of, round_half_away, with_gradient
 from ..registry import declare, pure

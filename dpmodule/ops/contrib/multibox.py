@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._devices.device_transfer import on_device, tensor_like
 from ...base import OpError, Shape, ShapeError
-from ...devices.device_transfer import beside, on_device
 from ..attrs import AttrType, boolean, integer, real, reals
 from ..dtypes import single
 from ..registry import op, pure
@@ -235,7 +235,7 @@ def multibox_target(
 
 def _encoded(a: Any, anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     """Return the targets (N, A, 4) of anchors (A, 4) matched with boxes (N, A, 4)."""
-    factors = beside(anchors, a.variances)
+    factors = tensor_like(anchors, a.variances)
     size, new = anchors[:, 2:] - anchors[:, :2], boxes[..., 2:] - boxes[..., :2]
     at, to = (anchors[:, :2] + anchors[:, 2:]) * 0.5, (boxes[..., :2] + boxes[..., 2:]) * 0.5
     return torch.cat([(to - at) / size / factors[:2], (new / size).log() / factors[2:]], -1)
@@ -257,7 +257,7 @@ def _detection_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 def _decoded(a: Any, moves: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
     """Return the boxes (N, A, 4) encoded by predictions (N, A, 4) relative to anchors (1, A, 4)."""
-    factors = beside(moves, a.variances)
+    factors = tensor_like(moves, a.variances)
     size = anchors[..., 2:] - anchors[..., :2]
     centre = moves[..., :2] * factors[:2] * size + (anchors[..., :2] + anchors[..., 2:]) / 2.0
     half = (moves[..., 2:] * factors[2:]).exp() * size / 2

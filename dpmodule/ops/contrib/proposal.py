@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._devices.device_transfer import on_device, tensor_like
 from ...base import OpError, Shape, ShapeError
-from ...devices.device_transfer import beside, on_device
 from ..attrs import boolean, choice, integer, real, reals
 from ..dtypes import single
 from ..registry import bound, pure
@@ -113,7 +113,7 @@ def box_decode(a: Any, data: torch.Tensor, anchors: torch.Tensor) -> torch.Tenso
     factors = [single(x) for x in (a.std0, a.std1, a.std2, a.std3)]
     data, anchors = data.detach(), anchors.detach()
     at, size = _centred(anchors) if a.format == "corner" else (anchors[..., :2], anchors[..., 2:])
-    scaled = data * beside(data, factors)
+    scaled = data * tensor_like(data, factors)
     centre = scaled[..., :2] * size + at
     growth = scaled[..., 2:]
     if a.clip > 0:
@@ -242,7 +242,7 @@ def _check(name: str, a: Any, scores: torch.Tensor, info: torch.Tensor) -> None:
             f"{name}: cls_prob has {scores.shape[1]} channels, expected {2 * anchors}, two for each of the"
             f" {len(a.ratios)} ratios times {len(a.scales)} scales"
         )
-    if bool(((info[:, :2] / a.feature_stride).int() > beside(info, scores.shape[2:])).any()):
+    if bool(((info[:, :2] / a.feature_stride).int() > tensor_like(info, scores.shape[2:])).any()):
         raise OpError(
             f"{name}: im_info gives {info[:, :2].tolist()} pixels, expected at most feature_stride"
             f" {a.feature_stride} times the maps' size {tuple(scores.shape[2:])}"

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ... import native
+from ..._files import likely_kind, regular_file
 from ...base import (
     ArgumentError,
     DTypeError,
@@ -21,7 +22,6 @@ from ...base import (
     Shape,
     ShapeError,
 )
-from ...files import likely_kind, regular_file
 from ..attrs import boolean, integer, real, reals, string
 from ..registry import op
 from ..shapes import from_data

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..attrs import boolean, choice
 from ..registry import op
 from ..shapes import broadcasting, same

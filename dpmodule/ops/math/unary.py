@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from ..._devices.device_transfer import tensor_like
 from ...base import Shape
-from ...devices.device_transfer import beside
 from ..attrs import boolean, optional, real
 from ..registry import bound, declare
 from ..shapes import forward, same, typed
@@ -287,7 +287,7 @@ def _rank(a: Any, shape: Shape) -> Shape:
 
 declare(
     "shape_array",
-    lambda x: beside(x, x.shape, torch.int64),
+    lambda x: tensor_like(x, x.shape, torch.int64),
     [arg("data")],
     doc="""Return the shape of `data` as an array.
 
@@ -304,7 +304,7 @@ Source: MXNet 1.9.1 `shape_array`.
 )
 declare(
     "size_array",
-    lambda x: beside(x, [x.numel()], torch.int64),
+    lambda x: tensor_like(x, [x.numel()], torch.int64),
     [arg("data")],
     doc="""Return the number of elements of `data` as an array.
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from ..._core import torch_private
 from ...base import Shape, ShapeError
-from ...compat import torch_private
 from ..attrs import boolean, integer, optional, real, string
 from ..registry import op
 from ..shapes import unify

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..spec import Env
 from .layer_shapes import flat_from
 from .linear import linear, use_onednn

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional as F
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..tracing import is_tracing
 from .linear import is_float32_cpu, kernels
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._devices.device_transfer import extremes
 from ...base import OpError, Shape, ShapeError
-from ...devices.device_transfer import extremes
 from ..attrs import boolean, choice, fraction, real
 from ..dtypes import HALF
 from ..registry import op

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..tracing import is_tracing
 from .linear import fastest_product, is_float32_cpu, kernels, linear, use_kernel
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
+from ..._devices.device_transfer import tensor_like
 from ...base import OpError, Shape, ShapeError
-from ...compat import torch_private
-from ...devices.device_transfer import beside
 from ..attrs import boolean, choice, integer, optional, shape
 from ..dtypes import HALF
 from ..registry import bound
@@ -176,7 +176,7 @@ class PoolWindows:
                 lengths = [min(b + k, x + p) - b for b in starts]
             else:
                 lengths = [min(b + k, x) - max(b, 0) for b in starts]
-            total = total.unsqueeze(-1) * beside(like, [max(n, 0) for n in lengths])
+            total = total.unsqueeze(-1) * tensor_like(like, [max(n, 0) for n in lengths])
         return total.clamp_(min=1)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import extremes
 from ...base import BoundsError, Shape, ShapeError
-from ...devices.device_transfer import extremes
 from ..attrs import AttrType, real, shape
 from ..dtypes import single
 from ..math.pointwise import round_half_away

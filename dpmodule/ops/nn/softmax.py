@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from ..._core import torch_private
 from ...base import OpError, Shape, ShapeError
-from ...compat import torch_private
 from ..attrs import boolean, choice, dtype, integer, optional, real
 from ..dtypes import torch_dtype
 from ..registry import bound, op

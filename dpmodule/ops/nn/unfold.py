@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
 from ...base import OpError, Shape, ShapeError
-from ...compat import torch_private
 from ..attrs import boolean, integer, shape
 from ..registry import bound, pure
 from ..shapes import prod, unify

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import tensor_like
 from ...base import DTypeError, OpError, Shape
-from ...devices.device_transfer import beside
 from ..attrs import choice, integer, optional, real
 from ..dtypes import name_of, torch_dtype
 from ..registry import bound
@@ -43,7 +43,7 @@ def has_calibration(a: Any) -> bool:
 
 def float_like(like: torch.Tensor, value: float) -> torch.Tensor:
     """Return a number as a float32 array of one element beside another array."""
-    return beside(like, [value], torch.float32)
+    return tensor_like(like, [value], torch.float32)
 
 
 def magnitude(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
@@ -406,6 +406,6 @@ def calibrate_entropy(a: Any) -> Callable[..., Pair]:
             found.append(_divergence(kept, counts[: start + 1].sum(), counts[stop:].sum(), quantized))
         best = min(range(len(found)), key=found.__getitem__)
         threshold = edges.detach()[middle + half + best + 1].reshape(1).float()
-        return threshold, beside(hist, [found[best]], torch.float32)
+        return threshold, tensor_like(hist, [found[best]], torch.float32)
 
     return calibrate_entropy

@@ -7,7 +7,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import executor
-from dpmodule.compat import torch_private
+from dpmodule._core import torch_private
 from dpmodule.executor import packed_weights
 from dpmodule.executor.passes.fused_convolutions import ConvolutionRun
 from dpmodule.ops import write_tracking

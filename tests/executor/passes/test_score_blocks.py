@@ -4,7 +4,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import executor
-from dpmodule.compat import torch_private
+from dpmodule._core import torch_private
 from dpmodule.ops.nn import chunked_softmax, linear
 from helpers.switched import assert_same, fired, results, same_with_and_without
 

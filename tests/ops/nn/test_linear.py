@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 import dpmodule as mx
-from dpmodule.compat import torch_private
+from dpmodule._core import torch_private
 from dpmodule.ops.nn import linear as module
 
 

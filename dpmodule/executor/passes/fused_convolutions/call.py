@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ....compat import torch_private
+from ...._core import torch_private
 from ....ops.nn.conv3x3 import ConvolutionSizes, TiledConvolution
 from ....ops.nn.layer_shapes import per_axis
 from ....ops.spec import Env

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ....compat import torch_private
+from ...._core import torch_private
 from ....ops.nn.linear import kernels
 from ....ops.spec import Env
 from ...lowering import Step

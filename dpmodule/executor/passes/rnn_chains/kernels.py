@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from ....compat import torch_private
+from ...._core import torch_private
 from ....ops.nn.layer_shapes import flat_from
 from ....ops.nn.linear import LARGE, fastest_product, linear
 from ....ops.nn.lstm import is_small, small_lstm
