@@ -220,7 +220,7 @@ def clip(c: OperatorCall) -> Value:
         return result(x.then("Max", low).then("Min", high))
     x = term(c, 0, computed_in("Max", c.opset, c.dtypes[0]))
     least, greatest = _limits(c.dtypes[0])
-    first, last = max(pointwise.to_integer(low), least), min(pointwise.whole(high), greatest)
+    first, last = max(pointwise.to_integer(low), least), min(pointwise.to_integer(high), greatest)
     return result(x.then("Max", first).then("Min", last))
 
 
