@@ -22,7 +22,7 @@ Operations are declared in `ops`, each once, and read by the engine in Python (`
 alike; `graph` describes what expressions know of an engine's graph.
 """
 
-from ..compat import lazy
+from .._core import lazy
 from . import session
 from .builders.composed import BiRNNBuilder as BiRNNBuilder
 from .builders.composed import TreeLSTMBuilder as TreeLSTMBuilder
@@ -253,7 +253,7 @@ from .trainers import SimpleSGDTrainer as SimpleSGDTrainer
 from .trainers import Trainer as Trainer
 from .user_function import training as training
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)
 

@@ -1,6 +1,6 @@
 """Running graphs: lowering to generated functions, executors, and the memory they share."""
 
-from ..compat import lazy
+from .._core import lazy
 from .arrays import Binding as Binding
 from .executor import Executor as Executor
 from .malloc import give_back as give_back
