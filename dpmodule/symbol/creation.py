@@ -85,9 +85,9 @@ def linspace(
     """Return a symbol of `num` evenly spaced numbers from `start` to `stop`.
 
     Args:
-        stop: the last number, or with `endpoint` off the one that would follow.
-        num: how many.
-        endpoint: True if `stop` is one of them.
+        stop: last number; without `endpoint`, the one after it.
+        num: number of values.
+        endpoint: True to include `stop`.
         name: name of the node; None for one that is made.
         dtype: element type, default float32.
 
@@ -106,8 +106,8 @@ def eye(N: int, M: int = 0, k: int = 0, dtype: DTypeLike = None, **kwargs: Any) 
     """Return a symbol of an N x M matrix (N x N if M is 0) with ones on the `k`-th diagonal.
 
     Args:
-        M: columns; 0 for as many as rows.
-        k: which diagonal: 0 for the main one, above it if positive, below it if negative.
+        M: number of columns; 0 for a square matrix.
+        k: the diagonal: 0 is the main one, positive is above, negative is below.
         dtype: element type, default float32.
     """
     return call("_eye", N=N, M=M, k=k, dtype=dtype_name(dtype), **kwargs)

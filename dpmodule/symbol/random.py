@@ -182,7 +182,7 @@ def multinomial(
     Args:
         data: (K,) or (N, K) probabilities that sum to 1 along the last axis.
         shape: number of values to draw for each row.
-        get_prob: also return the logarithm of the probability of what was drawn.
+        get_prob: True to also return the log probabilities of the samples.
         dtype: element type of the class numbers.
         kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """

@@ -79,7 +79,7 @@ def simple_forward(sym: Symbol, ctx: Context | None = None, is_train: bool = Fal
 
     Args:
         sym: what to run.
-        ctx: where to run; None = the current context.
+        ctx: where to run; None means the current context.
         is_train: True to run in training mode.
         **inputs: an array for each argument.
 

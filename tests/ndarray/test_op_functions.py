@@ -73,7 +73,7 @@ def test_several_outputs_come_as_a_list():
         (lambda: nd.relu(torch.zeros(2)), r"nd.from_torch"),
         (lambda: nd.relu(data(), data()), "at most 1"),
         (lambda: nd.clip(data(), 0, 1, slope=1), "unknown attribute 'slope'"),
-        (lambda: nd.clip(data(), 0, 1, ctx=mx.cpu(1)), "ctx is given"),
+        (lambda: nd.clip(data(), 0, 1, ctx=mx.cpu(1)), "ctx was passed"),
         (lambda: nd.elemwise_add(data(), 2), "rhs is int 2"),
         (lambda: nd.elemwise_add(data()), "'rhs' is missing"),
         (lambda: nd.elemwise_add(data(), None), "rhs"),
