@@ -664,7 +664,7 @@ def all_finite(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return True if no element is NaN or infinite: 1 or 0. No gradient."""
+    """Say whether no element is NaN or infinite: 1 or 0. No gradient."""
 
 def amp_cast(
     data: NDArray | None = None,
@@ -1869,7 +1869,7 @@ def multi_all_finite(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return True if no element of any input is NaN or infinite: 1 or 0. No gradient."""
+    """Say whether no element of any input is NaN or infinite: 1 or 0. No gradient."""
 
 def multi_lars(
     lrs: NDArray | None = None,

@@ -54,7 +54,7 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
         given.pop("ctx", None)
         return op_function(f"_sample_{name}")(**dict(zip(samples, params.values(), strict=True)), **given)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
-    raise ArgumentError(f"random.{name} takes numbers or NDArrays, all numbers or all arrays; {kinds}")
+    raise ArgumentError(f"random.{name} takes numbers or NDArrays, not both; {kinds}")
 
 
 def _options(

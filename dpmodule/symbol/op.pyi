@@ -716,7 +716,7 @@ def all_finite(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return True if no element is NaN or infinite: 1 or 0. No gradient."""
+    """Say whether no element is NaN or infinite: 1 or 0. No gradient."""
 
 def amp_cast(
     data: Symbol | None = None,
@@ -2036,7 +2036,7 @@ def multi_all_finite(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return True if no element of any input is NaN or infinite: 1 or 0. No gradient."""
+    """Say whether no element of any input is NaN or infinite: 1 or 0. No gradient."""
 
 def multi_lars(
     lrs: Symbol | None = None,

@@ -151,7 +151,7 @@ def test_contexts():
         (lambda: sparse.row_sparse_array(([[1, 2]], [0]), shape=(4, 3)), ShapeError, "expected data"),
         (lambda: sparse.row_sparse_array(([[1, 2]], [[0]]), shape=(4, 2)), ShapeError, "indices"),
         (lambda: sparse.row_sparse_array(([], [])), ShapeError, "pass shape="),
-        (lambda: sparse.row_sparse_array(([[]], [0]), shape=(2, 0)), ShapeError, "hold nothing"),
+        (lambda: sparse.row_sparse_array(([[]], [0]), shape=(2, 0)), ShapeError, "have no elements"),
         (lambda: sparse.row_sparse_array(([["a"]], [0])), DTypeError, "expected numbers"),
         (lambda: sparse.zeros("coo", (2, 2)), ArgumentError, "'coo'"),
         (lambda: sparse.zeros("row_sparse", ()), ShapeError, "cannot have shape"),

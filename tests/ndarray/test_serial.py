@@ -236,7 +236,7 @@ def test_one_name_for_two_arrays():
     record = v2((1,), 0, bytes(4))
     name = struct.pack("<Q", 1) + b"a"
     content = struct.pack("<QQQ", 0x112, 0, 2) + record * 2 + struct.pack("<Q", 2) + name * 2
-    with pytest.raises(FileFormatError, match="'a' stands for two arrays"):
+    with pytest.raises(FileFormatError, match="two arrays have the name 'a'"):
         nd.load_frombuffer(content)
 
 

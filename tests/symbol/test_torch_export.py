@@ -35,7 +35,7 @@ class Ids(nn.Module):
 
 @pytest.mark.parametrize("net", [Branch(), Length()])
 def test_a_branch_from_values_is_refused_in_words(net, capfd):
-    with pytest.raises(ArgumentError, match="known only when it runs") as caught:
+    with pytest.raises(ArgumentError, match="known only at run time") as caught:
         mx.sym.from_torch(net, torch.ones(2, 3))
     text = str(caught.value)
     assert type(net).__name__ in text
