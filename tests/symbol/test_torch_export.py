@@ -86,7 +86,7 @@ def test_arguments_that_do_not_fit():
     net = nn.Linear(3, 2)
     with pytest.raises(ArgumentError, match="module is of type function"):
         mx.sym.from_torch(lambda x: x, torch.ones(2))
-    with pytest.raises(ArgumentError, match="forward of Linear does not take these examples: missing"):
+    with pytest.raises(ArgumentError, match="forward of Linear does not accept these examples: missing"):
         mx.sym.from_torch(net)
     with pytest.raises(ArgumentError, match="torch.export cannot read Linear: .*reduction dim"):
         mx.sym.from_torch(net, torch.ones(2, 4))

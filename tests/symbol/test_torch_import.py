@@ -25,7 +25,7 @@ def test_everything_that_has_no_translation_is_listed_with_its_place():
     with pytest.raises(ArgumentError) as caught:
         mx.sym.from_torch(Foreign(), torch.ones(2, 3, 3))
     lines = str(caught.value).splitlines()
-    assert lines[0] == "from_torch: Foreign holds what no symbol can:"
+    assert lines[0] == "from_torch: Foreign cannot be translated:"
     assert lines[-1].startswith("sym.torch_module(module, ...)")
     text = "\n".join(lines)
     assert "aten._fft_r2c.default, which has no translation: forward (Foreign) at " in text
@@ -63,7 +63,7 @@ def test_a_buffer_that_changes_is_refused():
             return x - self.total
 
     with pytest.raises(
-        ArgumentError, match="a buffer that forward changes, which a symbol only reads: total\n"
+        ArgumentError, match="a buffer that forward changes, while a symbol only reads it: total\n"
     ):
         mx.sym.from_torch(Counter(), torch.ones(2, 3))
 
