@@ -648,7 +648,7 @@ def test_damaged_idx(tmp_path):
     with pytest.raises(FileFormatError, match="expected 5 bytes, found 4"):
         datasets._read_idx(str(path))
     path.write_bytes(b"text")
-    with pytest.raises(FileFormatError, match="mark"):
+    with pytest.raises(FileFormatError, match="magic number"):
         datasets._read_idx(str(path))
 
 

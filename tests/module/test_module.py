@@ -279,7 +279,7 @@ def test_values_of_other_parameters_are_passed_over(kind):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda p: p.pop("fc1_bias"), ArgumentError, "there is no value for fc1_bias"),
+        (lambda p: p.pop("fc1_bias"), ArgumentError, "no value is given for fc1_bias"),
         (
             lambda p: p.update(fc1_bias=mx.nd.zeros((3,))),
             ShapeError,
@@ -304,7 +304,7 @@ def test_a_label_that_is_not_in_label_names_is_no_missing_parameter(label_names,
     text = (
         r"softmax_label.* is a label of the network, not a parameter; give .* label_names=\['softmax_label'\]"
     )
-    with pytest.raises(ArgumentError, match=f"there is no value for {text}"):
+    with pytest.raises(ArgumentError, match=f"no value is given for {text}"):
         mod.init_params()
     with pytest.raises(ArgumentError, match=f"no initialization rule for the name '{text}"):
         mod.init_params(arg_params={}, allow_missing=True)
