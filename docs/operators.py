@@ -257,7 +257,7 @@ def _inputs(op: Op, count: int, attrs: dict[str, Any]) -> tuple[Input, ...]:
     """Return the inputs of a call, with their names."""
     if op.variadic is not None and op.variadic.count:
         attrs = {**attrs, op.variadic.count: op.variadic.units(count)}
-    return op.wanted(op.parse(attrs), count)
+    return op.active_inputs(op.parse(attrs), count)
 
 
 def _literal(value: np.ndarray) -> str:

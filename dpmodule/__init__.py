@@ -135,7 +135,7 @@ _LATER = {
 _FROM_LATER = {"hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset"}
 """Space-separated names of the package that modules of `_LATER` define."""
 
-ops.add_later("dpmodule.operator", "Custom _NDArray _Native")
+ops.add_lazy_operators("dpmodule.operator", "Custom _NDArray _Native")
 
 __all__ = [
     "AsyncExecutor",

@@ -21,7 +21,7 @@ from .base import ArgumentError, DTypeError, ShapeError, StateError, dtype_name
 from .context import Context, cpu
 from .executor.sparse_arrays import allocate_as
 from .ndarray import NDArray
-from .ops.exposure import expose
+from .ops.write_tracking import expose
 from .optimizer import Optimizer, Updater
 
 if TYPE_CHECKING:

@@ -74,7 +74,7 @@ def _first_read(graph: Graph, inputs: set[str]) -> dict[Node, list[Node]]:
     }
     first_read: dict[Node, list[Node]] = {}
     for node in graph.nodes:
-        declared = [] if node.op is None else node.op.wanted(node.a, len(node.inputs))
+        declared = [] if node.op is None else node.op.active_inputs(node.a, len(node.inputs))
         for number, (child, _) in enumerate(node.inputs):
             is_state = number < len(declared) and declared[number].name in _STATES
             if child.op is None and child not in seen and not is_state:

@@ -22,7 +22,7 @@ SINGLE_USE: dict[str, str] = {}
 UNSET = {
     "dpmodule.module.base_module.BaseModule": "MXNet's: subclasses, users' too, set `_symbol`",
     "dpmodule.ndarray.ndarray.NDArray": "`trace` is the tape's, which alone sets it",
-    "dpmodule.ops.sparse.records.Sparse": "abstract: what both kinds of record store, each in its own constructor",
+    "dpmodule.ops.sparse.storage.Sparse": "abstract: what both kinds of record store, each in its own constructor",
 }
 """Classes that may read what they and their bases do not set."""
 

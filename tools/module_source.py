@@ -9,7 +9,7 @@ from class_source import FUNCTIONS, statements
 
 __all__ = ["Module"]
 
-LATE_TABLES = {"attributes": 2, "modules_of": 0, "add_later": 1}
+LATE_TABLES = {"attributes": 2, "modules_of": 0, "add_later": 1, "add_lazy_operators": 1}
 """Functions of `lazy` and of registries that take a table of modules, and the table's position."""
 
 

@@ -53,7 +53,7 @@ def parameters(op: Op, value: str, extra: list[str], method: bool) -> list[str]:
     """
     inputs = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else []
     attributes = [f"{key}: {attr.type.annotation} = {default(op, key)}" for key, attr in op.attrs.items()]
-    more = ["**kwargs: Any"] if op.read_attrs is not None or op.takes_any else []
+    more = ["**kwargs: Any"] if op.read_attrs is not None or op.accepts_any_keyword else []
     if op.variadic is not None or not isinstance(op.inputs, tuple):
         return [*["self"] * method, f"*args: {value}", *attributes, *extra, *more]
     given = [f"{name}: {value} | None = None" for name in inputs]
@@ -128,13 +128,13 @@ def array_methods() -> str:
 LATER = (
     "array.axis",
     "array.create",
-    "array.handling",
+    "array.copy_cast",
     "array.index",
     "array.join",
-    "array.order",
+    "array.sort",
     "array.reshape",
     "array.slicing",
-    "array.stretch",
+    "array.expand",
     "math.binary",
     "math.dot",
     "math.factor",

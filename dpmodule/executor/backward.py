@@ -15,7 +15,7 @@ from ..base import MXNetError, StateError, dtype_name
 from ..ndarray import NDArray
 from ..ops.sparse import Ragged, densify, leaf_of
 from ..ops.spec import Env
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
 from .arrays import BoundArrays
 from .dense_chain import run_backward
 from .error_location import backward_error, head_error
@@ -101,7 +101,7 @@ class Backward:
         heavy = arrays.context.torch_device.type == "cpu" and 4 * size >= _HEAVY
         self._copied = _MUCH if heavy else 0
         self._ignores_gradient = [
-            node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
+            node.op is not None and not node.op.needs_head_gradient(node.a) for node, _ in graph.heads
         ]
 
     def ignores_head(self, i: int, given: torch.Tensor | None) -> bool:
@@ -139,7 +139,7 @@ class Backward:
                 try:
                     seed = _seed_at(loss, env, outputs[i].raw, run, rest, root)
                 except Exception as error:
-                    if is_users(error) or isinstance(error, MXNetError):
+                    if is_user_error(error) or isinstance(error, MXNetError):
                         raise
                     raise head_error(error, self._graph, self._shapes, i) from error
             leaf = root if self.dense_only else leaf_of(root)
@@ -191,7 +191,7 @@ class Backward:
                 roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves)), tell
             )
         except Exception as error:
-            if is_users(error):
+            if is_user_error(error):
                 raise
             program, env, shaped, _ = run.prepared
             heads = heads_of(program, starts)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from .._core import torch_private
-from ..ops.nn.linear import dense, multiply, pack, pays_packed, product_of_sizes
+from ..ops.nn.linear import dense, fastest_kernel, multiply, pack, use_packed_kernel
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .interpreter import StepFailed
@@ -72,14 +72,14 @@ class _DenseChain:
         self._is_one_call = (
             not self._program.low.recorded
             and all(layer.act in (None, "relu") for layer in self._layers)
-            and pays_packed(self._rows, [(layer.units, layer.features) for layer in self._layers])
+            and use_packed_kernel(self._rows, [(layer.units, layer.features) for layer in self._layers])
         )
         self._products = [  # of each layer: its result, and gradients of its weight and of its data
             (
                 # without packs the same bits
-                multiply if self._is_one_call else product_of_sizes(self._rows, layer.units, layer.features),
-                product_of_sizes(layer.units, layer.features, self._rows),
-                product_of_sizes(self._rows, layer.features, layer.units),
+                multiply if self._is_one_call else fastest_kernel(self._rows, layer.units, layer.features),
+                fastest_kernel(layer.units, layer.features, self._rows),
+                fastest_kernel(self._rows, layer.features, layer.units),
             )
             for layer in self._layers
         ]

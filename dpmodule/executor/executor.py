@@ -19,9 +19,9 @@ from ..graph import Node
 from ..graph.node import merge_equal
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
-from ..ops.exposure import written
 from ..ops.sparse import leaf_of, stored_as
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
+from ..ops.write_tracking import count_write
 from . import packed_weights
 from .arrays import Binding, BoundArrays, assign, resize, show_in
 from .backward import Backward, Listener, deliver
@@ -441,7 +441,7 @@ class Executor:
         if program.low.mutated or program.written:
             self._commit(program, result[3], at_once=True)
             # those that operators write go through aliases, whose writes torch counts apart
-            written([arrays.variables[slot].raw for slot in program.written])
+            count_write([arrays.variables[slot].raw for slot in program.written])
         if is_train:
             if packed_weights.entries:
                 packed_weights.drop_changed()
@@ -489,9 +489,9 @@ class Executor:
             # no name may be given to an error: its traceback would keep it, and all tensors here
             if not isinstance(error, StepFailed):
                 shown = self._way.watched and prepared.forward is not prepared.program.forward
-                if shown or is_users(error):  # by the monitor, or users' operators
+                if shown or is_user_error(error):  # by the monitor, or users' operators
                     raise
-            elif error.__cause__ is not None and is_users(error.__cause__):
+            elif error.__cause__ is not None and is_user_error(error.__cause__):
                 raise error.__cause__ from error.__cause__.__cause__
             shapes = self._arrays.shapes
             raise forward_error(error, prepared.program, self.graph, shapes) from (error.__cause__ or error)

@@ -2,7 +2,7 @@
 
 A pack is made when the same parameters are used unchanged for the second time, so that a loop that updates them after
 every prediction does not make one in vain, and is valid as long as torch counts no write to any of them. Parameters
-whose writes cannot all be counted (see `ops.exposure`) get none. Packs belong to the parameters, not to an executor:
+whose writes cannot all be counted (see `write_tracking`) get none. Packs belong to the parameters, not to an executor:
 all that share parameters share their packs. They go when a parameter does, or when parameters have changed and are
 trained or predicted with the next time.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..ops import exposure
+from ..ops import write_tracking
 
 Tensors = Sequence[torch.Tensor]
 _Key = tuple[Hashable, ...]
@@ -36,16 +36,16 @@ class Seen:
     def __init__(self, tensors: Tensors, forget: Callable[[Any], None] | None = None) -> None:
         self._sources = [weakref.ref(tensor, forget) for tensor in tensors]
         self._versions = [tensor._version for tensor in tensors]
-        self._epoch = exposure.epoch()
+        self._epoch = write_tracking.epoch()
 
     def are(self, tensors: Tensors) -> bool:
         """Say whether these are the very tensors, and unchanged."""
         for source, version, tensor in zip(self._sources, self._versions, tensors):
             if source() is not tensor or tensor._version != version:
                 return False
-        now = exposure.epoch()
+        now = write_tracking.epoch()
         if self._epoch != now:
-            if not all(map(exposure.is_watched, tensors)):
+            if not all(map(write_tracking.writes_are_counted, tensors)):
                 return False
             self._epoch = now
         return True
@@ -98,7 +98,7 @@ def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Ha
     if entry is not None and entry.seen.are(tensors):
         return entry.pack(detail, make)
     entries.pop(key, None)
-    if all(map(exposure.is_watched, tensors)):
+    if all(map(write_tracking.writes_are_counted, tensors)):
         entries[key] = _PackedEntry(key, tensors, detail)
     return None
 

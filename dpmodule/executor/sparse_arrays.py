@@ -19,12 +19,12 @@ from ..ndarray.sparse_base import BaseSparseNDArray
 from ..ops.dtypes import torch_dtype
 from ..ops.sparse import (
     Ragged,
-    Rows,
+    RowSparse,
     Sparse,
+    add_rows,
     as_rows,
     densify,
     row_gradient,
-    rows_added,
     stored_as,
     stored_rows,
 )
@@ -65,13 +65,13 @@ def stored_bytes(array: NDArray) -> int:
     return sum(part.nbytes for part in parts if part is not None)
 
 
-def all_rows(tensor: torch.Tensor) -> Rows:
+def all_rows(tensor: torch.Tensor) -> RowSparse:
     """Return a dense tensor as a row-sparse value that stores every row; the memory is shared.
 
     Shape:
         tensor, returns: (N, ...).
     """
-    return Rows(_counting(tensor.shape[0], tensor.device), tensor, tensor.shape)
+    return RowSparse(_counting(tensor.shape[0], tensor.device), tensor, tensor.shape)
 
 
 @lru_cache(maxsize=64)
@@ -114,7 +114,7 @@ def _ragged_seed(grad: NDArray, out: NDArray) -> torch.Tensor:
             "output.offsets) for a ragged output, and a dense array for a dense one"
         )
     own, given = out.stored, grad.stored.to(out.context.torch_device)
-    if not own.has_rows_of(given):
+    if not own.has_same_rows(given):
         raise ShapeError("out_grads: the rows of a ragged gradient are not as long as those of the output")
     return given.values.to(own.dtype)
 
@@ -173,7 +173,7 @@ def _to_rows(grad: Any, target: RowSparseNDArray, add: bool, seen: set[int]) -> 
     if found.values.dtype != target.values.dtype:
         found = found.replaced(found.values.to(target.values.dtype))
     if add:
-        target.take_over(rows_added([target.stored, found]))
+        target.take_over(add_rows([target.stored, found]))
         return
     pointer = found.values.data_ptr()
     if pointer in seen and found.values.numel():
@@ -187,7 +187,7 @@ def _to_ragged(grad: Ragged, target: RaggedNDArray, add: bool) -> None:
     old = target.stored
     found = grad.replaced(grad.values.to(old.dtype, copy=True))
     if add and old.values.shape[0]:
-        if not old.has_rows_of(found):
+        if not old.has_same_rows(found):
             raise StateError(
                 "backward: a ragged gradient is to be added to one of rows of other lengths; clear it, or bind the "
                 "argument with grad_req='write'"

@@ -209,7 +209,7 @@ def _weights(graph: Graph) -> set[Node]:
     """Return the variables that are nothing but parameters and auxiliary states."""
     read: dict[Node, bool] = {}
     for node in graph.nodes:
-        declared = [] if node.op is None else node.op.wanted(node.a, len(node.inputs))
+        declared = [] if node.op is None else node.op.active_inputs(node.a, len(node.inputs))
         for number, (child, _) in enumerate(node.inputs):
             is_weight = number < len(declared) and declared[number].kind in (PARAM, AUX)
             read[child] = read.get(child, True) and is_weight

@@ -11,7 +11,7 @@ import torch
 
 from ..base import ArgumentError, DTypeError, NonFiniteError, ShapeError, dtype_name, plain
 from ..context import Context
-from ..ops.array.codes import resolve
+from ..ops.array.reshape_codes import resolve
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 from .handle import Handle

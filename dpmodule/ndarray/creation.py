@@ -20,7 +20,7 @@ from ..base import ArgumentError, DTypeError, OutOfMemoryError, ShapeError
 from ..context import Context, gpu_module, is_gpu, num_gpus
 from ..ops import get
 from ..ops.dtypes import name_of
-from ..ops.exposure import expose, mark_own
+from ..ops.write_tracking import expose, mark_owned
 from . import sparse_creation as sparse
 from . import tape
 from .convert import dtype_pair, host_array, is_number, wanted_shape
@@ -72,7 +72,7 @@ def array(
             return tape.apply(source_array, convert, "array", ctx=where)
         return NDArray(convert(given), where)
     name, wanted = dtype_pair(dtype)
-    return NDArray(mark_own(torch.from_numpy(host_array(source_array, name))).to(device, wanted), where)
+    return NDArray(mark_owned(torch.from_numpy(host_array(source_array, name))).to(device, wanted), where)
 
 
 def _filled(

@@ -13,9 +13,9 @@ from .._devices.generators import generator
 from ..base import MXNetError
 from ..context import Context
 from ..ops import shapes
-from ..ops.sparse import SparseCall, leaf_of, note_fallback, rule_of
+from ..ops.sparse import SparseCall, leaf_of, log_fallback, rule_of
 from ..ops.spec import Env, Op
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
 from . import tape
 from .handle import Handle, Out, array_of
 from .op_dispatch import PreparedOp, check_alike, failure, no_array, targets_of
@@ -209,7 +209,7 @@ def _attempt(
     except MXNetError:
         raise
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
-        if is_users(error):
+        if is_user_error(error):
             raise
         raise failure(plan, arrays, error) from error
 
@@ -293,7 +293,7 @@ def _by_rule(plan: PreparedOp, arrays: Sequence[Any]) -> tuple[tuple[str, ...], 
     rule = rule_of(plan.op, kinds)
     stypes = None if rule is None else rule.storage(plan.a, kinds)
     if rule is None or stypes is None:
-        note_fallback(plan.op.name, kinds)
+        log_fallback(plan.op.name, kinds)
         return None
     found = rule.run(plan.a, _env(arrays[0].context), *(array.stored for array in arrays))
     return stypes, found if isinstance(found, tuple) else (found,)

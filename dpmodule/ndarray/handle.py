@@ -13,8 +13,8 @@ import torch
 from ..base import ArgumentError, np_dtype
 from ..context import Context
 from ..ops.dtypes import name_of
-from ..ops.exposure import expose
 from ..ops.sparse import Sparse
+from ..ops.write_tracking import expose
 
 if TYPE_CHECKING:
     from ..types import Number
@@ -62,7 +62,7 @@ class Handle:
     Attributes:
         raw: the values, for internal use; the library may replace the tensor while `pinned` is False.
         tensor: the values, for users. They may write it in ways that torch does not count, so that nothing is cached
-            about its memory from then on (see `ops.exposure`).
+            about its memory from then on (see `ops.write_tracking`).
         context: the context; two CPU contexts are distinct although torch has one CPU device.
         pinned: if True, `raw` is never replaced: new values are written into its memory.
         trace: the array's node in a recorded graph (see `tape`), None outside a graph.

@@ -16,8 +16,8 @@ from ..base import numeric_types as numeric_types
 from ..context import Context, gpu_module, is_gpu
 from ..ops import get
 from ..ops.dtypes import name_of
-from ..ops.exposure import expose
 from ..ops.shapes import prod
+from ..ops.write_tracking import expose
 from . import indexing, tape
 from .convert import (
     broadcast_shape,

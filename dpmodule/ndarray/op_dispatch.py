@@ -11,7 +11,7 @@ import torch
 from ..base import DTypeError, MXNetError, OpError, ShapeError
 from ..ops import shapes
 from ..ops.dtypes import name_of
-from ..ops.sparse import counts_alone
+from ..ops.sparse import has_dense_rule
 from ..ops.spec import AUX, Op
 from .handle import Handle, Out
 
@@ -63,22 +63,22 @@ class PreparedOp:
                 raise OpError(f"{op.name}: {variadic.count} is {stated}, but {count} inputs are given")
         self.op = op
         self.a = a = op.parse(given)
-        inputs = op.wanted(a, count)
+        inputs = op.active_inputs(a, count)
         self.count = len(inputs)
         self.function = op.bind(a) if op.bind is not None else None
         self.mutated = tuple(
             None if inputs[position].kind == AUX and not now else position
-            for position, now in op.written(inputs)
+            for position, now in op.mutated_inputs(inputs)
         )
         self.states = tuple(
             (i, position)
-            for i, (position, now) in enumerate(op.written(inputs))
+            for i, (position, now) in enumerate(op.mutated_inputs(inputs))
             if inputs[position].kind == AUX and not now
         )
         self.guarded = op.owner is not None or op.read_attrs is not None
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
-        self.alone = counts_alone(op, a)
+        self.alone = has_dense_rule(op, a)
         # MXNet checks this first; torch would broadcast or promote instead
         self.same_shape = op.infer is shapes.same and count > 1
         self.same_type = op.infer_type in (None, shapes.same_types) and count > 1

@@ -13,7 +13,7 @@ from ..base import ArgumentError, OpError, did_you_mean
 from ..context import Context, context_of, current_context
 from ..ops import find, names, namespace_of
 from ..ops.dtypes import name_of
-from ..ops.registry import docstring, named_in, signature, split_call
+from ..ops.registry import docstring, find_operator_name, signature, split_call
 from ..ops.registry import names_in as names_in
 from ..ops.spec import Op
 from .execution import execute
@@ -78,7 +78,7 @@ class Form:
 
     def add(self, op: Op, plan: PreparedOp, values: tuple[Any, ...]) -> None:
         """Cache the plan of a call with these values, if they determine it."""
-        wanted = [i.name for i in op.wanted(plan.a, plan.count)]
+        wanted = [i.name for i in op.active_inputs(plan.a, plan.count)]
         if op.variadic is not None:
             given = wanted if self.lead == len(wanted) else []
         else:
@@ -131,7 +131,7 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
     if op.variadic is not None:
         total = op.variadic.total(op.variadic.units(len(positional) + len(named)))
         a = op.parse(attributes) if op.variadic.fixed is not None else None
-        names = [i.name for i in op.wanted(a, total)] if named else []
+        names = [i.name for i in op.active_inputs(a, total)] if named else []
         return positional + [named[k] for k in sorted(named, key=names.index)]
     while positional and positional[-1] is None:
         positional.pop()
@@ -143,7 +143,7 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
         and all(i.when is None for i in static)
     ):
         return positional
-    wanted = op.wanted(op.parse(attributes))
+    wanted = op.active_inputs(op.parse(attributes))
     names = [i.name for i in static or wanted]
     given = {n: v for n, v in zip(names, positional, strict=False) if v is not None}
     given.update(named)
@@ -173,14 +173,14 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | N
     ctx = attributes.pop("ctx", None) if kwargs.get("ctx") is None else kwargs["ctx"]
     if op.read_attrs is None:  # attributes that a symbol only stores have no effect here
         attributes = {
-            k: v for k, v in attributes.items() if k in op.attrs or not (op.takes_any or is_free(k))
+            k: v for k, v in attributes.items() if k in op.attrs or not (op.accepts_any_keyword or is_free(k))
         }
     arrays = _ordered(op, positional, named, attributes)
     if not arrays:
         where = _place(ctx, out, attributes, op)
         if "ctx" in op.attrs:
             attributes["ctx"] = str(where)
-    elif ctx is not None and not op.takes_any:
+    elif ctx is not None and not op.accepts_any_keyword:
         raise OpError(
             f"{op.name}: ctx was passed, but the result is created in the context of the first input"
         )
@@ -242,4 +242,4 @@ def op_function(name: str) -> OpFunction:
 
 def op_function_in(space: str, name: str) -> OpFunction:
     """Return a namespace's function by its public name."""
-    return op_function(named_in("nd", space, name))
+    return op_function(find_operator_name("nd", space, name))

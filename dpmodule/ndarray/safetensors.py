@@ -119,9 +119,15 @@ def read(path: str) -> tuple[dict[str, NDArray], dict[str, str]]:
     array does not change the file. Replacing the file, as this package and others do, has no effect on the arrays;
     writing to it in place does.
     """
+    with _opened(path) as file:
+        return read_file(file, path)
+
+
+def read_file(file: IO[bytes], path: str) -> tuple[dict[str, NDArray], dict[str, str]]:
+    """Return what `read` does, of a file that is open at its start."""
     from safetensors import safe_open
 
-    with _opened(path) as file:
+    with _named_errors(path, file):
         size = os.fstat(file.fileno()).st_size
         if size < _MAPPED_BYTES or os.name != "posix":
             return _of_bytes(file.read(), path)
@@ -136,7 +142,7 @@ def read_metadata(path: str) -> dict[str, str]:
     """Return the texts of a file; errors as in `read`."""
     from safetensors import safe_open
 
-    with _opened(path), safe_open(path, "pt") as file:
+    with _opened(path) as opened, _named_errors(path, opened), safe_open(path, "pt") as file:
         return file.metadata() or {}
 
 
@@ -164,9 +170,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
     """Open a file for reading after finishing a killed save; errors name it."""
     finish_commit(path)
     try:
-        with open(path, "rb", buffering=0, opener=regular_file) as file, _named_errors(path):
-            if not os.fstat(file.fileno()).st_size:
-                raise FileFormatError(f"{path}: byte 0: not a safetensors file; {likely_kind(b'')}")
+        with open(path, "rb", buffering=0, opener=regular_file) as file:
             yield file
     except OSError as error:
         if isinstance(error, FileError):
@@ -175,10 +179,12 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _named_errors(name: str) -> Iterator[None]:
-    """Turn the library's error about a damaged file into one that names it."""
+def _named_errors(name: str, file: IO[bytes] | None = None) -> Iterator[None]:
+    """Turn the library's errors about a damaged file into errors that name it; raise for an empty file."""
     from safetensors import SafetensorError
 
+    if file is not None and not os.fstat(file.fileno()).st_size:
+        raise FileFormatError(f"{name}: byte 0: not a safetensors file; {likely_kind(b'')}")
     try:
         yield
     except SafetensorError as error:

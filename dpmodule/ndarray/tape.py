@@ -31,9 +31,9 @@ import torch
 from .._core import mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..context import Context
-from ..ops.exposure import expose
 from ..ops.sparse import Sparse, as_rows, densify
-from ..ops.sparse.records import anchor_for
+from ..ops.sparse.storage import anchor_for
+from ..ops.write_tracking import expose
 from .handle import Handle
 
 if TYPE_CHECKING:

@@ -142,7 +142,11 @@ def set_attribute(node: Node, key: str, value: str) -> None:
     stored = stored_key(key)
     if node.op is not None and stored == key and node.op.owns(key):
         node.set_param(key, value)
-    elif node.op is not None and not is_free(stored) and not (node.op.takes_any and bare_suffix(key) is None):
+    elif (
+        node.op is not None
+        and not is_free(stored)
+        and not (node.op.accepts_any_keyword and bare_suffix(key) is None)
+    ):
         raise OpError(f"{node.describe()} has no attribute {key!r}; free ones have the form __x__")
     else:
         node.attrs[stored] = value

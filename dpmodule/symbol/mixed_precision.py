@@ -227,7 +227,7 @@ def _scaled(heads: list[Entry], differentiated: Collection[str], converter: Half
         node
         for node in graph.nodes
         if node.op is not None
-        and node.op.wants_head(node.a)
+        and node.op.needs_head_gradient(node.a)
         and converter.types[node] == "float32"
         and node.op.name != "amp_cast"
         and any(child.name in differentiated for child, _ in node.inputs)
@@ -248,7 +248,9 @@ def _scaled(heads: list[Entry], differentiated: Collection[str], converter: Half
             child = entry[0]
             if child in first or (child.op is None and child.name in differentiated):
                 entry = through(entry, True)
-            if not node.op.wants_head(node.a) and (child.op is not None or child.name in differentiated):
+            if not node.op.needs_head_gradient(node.a) and (
+                child.op is not None or child.name in differentiated
+            ):
                 entry = through(entry, False)
             found.append(entry)
         node.inputs = tuple(found)
@@ -258,6 +260,6 @@ def _scaled(heads: list[Entry], differentiated: Collection[str], converter: Half
 def _scaled_head(entry: Entry, is_unscaled: bool, through: Callable[[Entry, bool], Entry]) -> Entry:
     """Return an output whose outer gradient, if any, is scaled."""
     node = entry[0]
-    if node.op is None or is_unscaled or not node.op.wants_head(node.a):
+    if node.op is None or is_unscaled or not node.op.needs_head_gradient(node.a):
         return entry
     return through(entry, False)

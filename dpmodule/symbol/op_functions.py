@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops.registry import named_in
+from ..ops.registry import find_operator_name
 from ..ops.registry import names_in as names_in
 from .symbol import OpFunction, op_function
 
@@ -13,4 +13,4 @@ def op_function_in(space: str, name: str) -> OpFunction:
     Args:
         space: "" for the main namespace, else "contrib", "linalg", "random", "sparse", "image" or "_internal".
     """
-    return op_function(named_in("sym", space, name))
+    return op_function(find_operator_name("sym", space, name))

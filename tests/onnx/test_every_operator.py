@@ -40,7 +40,7 @@ def params_of(node, names):
     """Return which of an operator's inputs are parameters."""
     if node.op.variadic is not None:
         return []
-    kinds = [each.kind for each in node.op.wanted(node.a, len(node.inputs))]
+    kinds = [each.kind for each in node.op.active_inputs(node.a, len(node.inputs))]
     return [name for name, kind in zip(names, kinds, strict=True) if kind in (PARAM, AUX)]
 
 

@@ -16,8 +16,8 @@ from ...io import DataDesc
 from ...ndarray import NDArray
 from ...ndarray.csr import CSRNDArray
 from ...ndarray.ragged import RaggedNDArray
-from ...ops.exposure import expose
 from ...ops.sparse import Csr, Ragged
+from ...ops.write_tracking import expose
 from .input_order import in_order
 
 if TYPE_CHECKING:

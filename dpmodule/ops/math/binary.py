@@ -13,7 +13,7 @@ from ..attrs import boolean, real
 from ..registry import bound, declare
 from ..shapes import broadcasting, same
 from ..spec import ROWS, Attr, Onnx, Types, arg
-from .pointwise import in_type_of, whole, with_gradient
+from .pointwise import in_type_of, to_integer, with_gradient
 
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Names = tuple[str, ...]
@@ -277,7 +277,7 @@ def _logic(test: Callable[..., torch.Tensor]) -> Scalar:
     return lambda x, number: written(x, tensor_like(x, number))
 
 
-def _limit(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
+def _one_sided_clamp(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
     """Return `torch.clamp` from one side, with a gradient that is computed without branches."""
 
     def limit(x: torch.Tensor, number: Any) -> torch.Tensor:
@@ -338,13 +338,13 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
         Onnx("Pow", scalar="first", builder="power"),
     ),
     "maximum": (
-        _limit("min", in_operand_type(torch.ge)),
+        _one_sided_clamp("min", in_operand_type(torch.ge)),
         "Maximum",
         "Return the greater of each element and a number (the gradient is 1 where both are equal)",
         Onnx("Max", scalar="last", drop=_DROP),
     ),
     "minimum": (
-        _limit("max", in_operand_type(torch.le)),
+        _one_sided_clamp("max", in_operand_type(torch.le)),
         "Minimum",
         "Return the smaller of each element and a number (the gradient is 1 where both are equal)",
         Onnx("Min", scalar="last", drop=_DROP),
@@ -387,7 +387,7 @@ def _declare(name: str, alias: str, function: Scalar, sentence: str, onnx: Onnx)
                 return function(x, number)
             if x.dtype == torch.bool and is_int:
                 x = x.to(torch.int64)
-            return function(x, whole(number)) if is_int else function(x.double(), number)
+            return function(x, to_integer(number)) if is_int else function(x.double(), number)
 
         run.__name__ = name.strip("_")
         return run

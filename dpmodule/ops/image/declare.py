@@ -1,4 +1,4 @@
-"""What image operators share: checks of shapes, random numbers, and a gradient that passes straight through."""
+"""What image operators share: checks of shapes, random numbers, and a gradient that passes straight_through through."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 _AUGMENTS = Onnx(missing="augments training images at random")
 
 
-class _Straight(torch.autograd.Function):
+class _StraightThrough(torch.autograd.Function):
     """Applies a change and hands the head gradient back as it lies in memory."""
 
     @staticmethod
@@ -33,10 +33,10 @@ class _Straight(torch.autograd.Function):
         return None, heads[0].reshape(shape).to(dtype)
 
 
-_apply: Callable[..., Tensor] = _Straight.apply
+_apply: Callable[..., Tensor] = _StraightThrough.apply
 
 
-def straight(change: Callable[[Tensor], Tensor], data: Tensor) -> Tensor:
+def straight_through(change: Callable[[Tensor], Tensor], data: Tensor) -> Tensor:
     """Return an image changed; its gradient is the head gradient as it lies in memory, as MXNet's is."""
     return _apply(change, data)
 

@@ -52,7 +52,7 @@ def test_broadcast_like_can_take_single_axes():
             "broadcast_like", (data(1, 2, 1), data(5, 6)), attrs, lambda x, y: np.broadcast_to(x, (5, 2, 6))
         )
     )
-    with pytest.raises(ShapeError, match="equally long"):
+    with pytest.raises(ShapeError, match="equal lengths"):
         shapes("broadcast_like", [(1, 2, 1), (5, 6)], lhs_axes=(0, 2), rhs_axes=(0,))
 
 
@@ -116,7 +116,7 @@ def test_pad_is_that_of_numpy(mode, numpys, spatial):
     ("mode", "width", "match"),
     [
         ("edge", (0, 0, 0, 0, 1, 1), "8 numbers"),
-        ("edge", (0, 0, 0, 0, -1, 1, 0, 0), "from 0"),
+        ("edge", (0, 0, 0, 0, -1, 1, 0, 0), "at least 0"),
         ("edge", (1, 0, 0, 0, 1, 1, 0, 0), "first two"),
         ("reflect", (0, 0, 0, 0, 3, 1, 0, 0), "reflection"),
     ],
@@ -145,5 +145,5 @@ def test_gradients_add_up_over_copies(name, attrs):
 
 @pytest.mark.parametrize("reps", [(1, 2, -3), (1, 0, 3)])
 def test_arrays_are_not_tiled_away(reps):
-    with pytest.raises(OpError, match="numbers from 1"):
+    with pytest.raises(OpError, match="positive numbers"):
         mx.nd.tile(mx.nd.ones((4, 4)), reps)

@@ -1,4 +1,4 @@
-"""Order: sorting, the greatest numbers, cumulative sums, and counts in bins."""
+"""Sorting, top-k, cumulative sums and histograms."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
 _AXIS = Attr(optional(integer()), "axis to sort along; None means the flattened array", -1)
-_INDEX_TYPE = Attr(dtype, "dtype of positions", "float32")
+_INDEX_TYPE = Attr(dtype, "dtype of the indices", "float32")
 
 
-def _flat(axis: int | None, dims: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Return the shape that is sorted and the axis."""
+def _sort_shape(axis: int | None, dims: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """Return the shape to sort and the axis."""
     return ((prod(dims),), 0) if axis is None else (dims, normal_axis(axis, len(dims)))
 
 
 def _sorted(x: torch.Tensor, axis: int | None, ascending: bool) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Return values and positions in order, equal values as they stood, and the axis."""
+    """Return sorted values, their indices (stable), and the axis."""
     if axis is None:
         x, axis = x.reshape(-1), 0
-    values, places = torch.sort(x, dim=axis, descending=not ascending, stable=True)
-    return values, places, axis
+    values, indices = torch.sort(x, dim=axis, descending=not ascending, stable=True)
+    return values, indices, axis
 
 
 def _infer_sort(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or a.axis is None and not known(ins[0]):
         return ins, outs
-    return ins, [output_shape(outs[0], _flat(a.axis, ins[0])[0])]
+    return ins, [output_shape(outs[0], _sort_shape(a.axis, ins[0])[0])]
 
 
 @bound(
     "sort",
     [arg("data")],
-    {"axis": _AXIS, "is_ascend": Attr(boolean, "smallest first", True)},
+    {"axis": _AXIS, "is_ascend": Attr(boolean, "ascending order", True)},
     outputs=("output0",),
     hidden=1,
     infer=_infer_sort,
@@ -68,12 +68,12 @@ def sort(a: Any) -> Unary:
 @bound(
     "argsort",
     [arg("data")],
-    {"axis": _AXIS, "is_ascend": Attr(boolean, "smallest first", True), "dtype": _INDEX_TYPE},
+    {"axis": _AXIS, "is_ascend": Attr(boolean, "ascending order", True), "dtype": _INDEX_TYPE},
     infer=_infer_sort,
     infer_type=typed(lambda a: a.dtype),
 )
 def argsort(a: Any) -> Unary:
-    """Return the positions that sort an array along an axis; equal elements keep their order.
+    """Return the indices that sort an array along an axis; equal elements keep their order.
 
     Shape:
         data: any shape.
@@ -81,15 +81,15 @@ def argsort(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `argsort`.
     """
-    axis, ascending, kind = a.axis, a.is_ascend, torch_dtype(a.dtype)
+    axis, ascending, index_dtype = a.axis, a.is_ascend, torch_dtype(a.dtype)
 
     def argsort(x: torch.Tensor) -> torch.Tensor:
-        return _sorted(x, axis, ascending)[1].to(kind)
+        return _sorted(x, axis, ascending)[1].to(index_dtype)
 
     return argsort
 
 
-def _count(a: Any, length: int) -> int:
+def _topk_count(a: Any, length: int) -> int:
     if a.k > length:
         raise OpError(f"topk: k is {a.k}, expected at most {length}, the size of the axis")
     return a.k if a.k > 0 else length
@@ -98,17 +98,17 @@ def _count(a: Any, length: int) -> int:
 def _infer_topk(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or a.axis is None and not known(ins[0]):
         return ins, outs
-    dims, axis = _flat(a.axis, ins[0])
-    count = _count(a, dims[axis]) if dims[axis] else max(a.k, 0)
-    found = ins[0] if a.ret_typ == "mask" else (*dims[:axis], count, *dims[axis + 1 :])
-    return ins, [output_shape(o, found) for o in outs]
+    dims, axis = _sort_shape(a.axis, ins[0])
+    count = _topk_count(a, dims[axis]) if dims[axis] else max(a.k, 0)
+    shape = ins[0] if a.ret_typ == "mask" else (*dims[:axis], count, *dims[axis + 1 :])
+    return ins, [output_shape(o, shape) for o in outs]
 
 
 def _topk_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[0]
+    dtype = ins[0]
     if a.ret_typ == "indices":
         return ins, [a.dtype]
-    return ins, [found, a.dtype] if a.ret_typ == "both" else [found]
+    return ins, [dtype, a.dtype] if a.ret_typ == "both" else [dtype]
 
 
 _TOPK_OUTPUTS = {
@@ -124,13 +124,13 @@ _TOPK_OUTPUTS = {
     [arg("data")],
     {
         "axis": _AXIS,
-        "k": Attr(integer(), "how many; below 1 means all", 1),
+        "k": Attr(integer(), "number of elements; below 1 means all", 1),
         "ret_typ": Attr(
             choice("value", "indices", "mask", "both"),
-            "values, positions, 1 at their places, or the first two",
+            "values, indices, a mask of them, or both values and indices",
             "indices",
         ),
-        "is_ascend": Attr(boolean, "the smallest instead of the greatest", False),
+        "is_ascend": Attr(boolean, "the smallest instead of the largest", False),
         "dtype": _INDEX_TYPE,
     },
     outputs=lambda a: _TOPK_OUTPUTS[a.ret_typ],
@@ -139,33 +139,33 @@ _TOPK_OUTPUTS = {
     infer_type=_topk_types,
 )
 def topk(a: Any) -> Callable[[torch.Tensor], Any]:
-    """Return the k greatest elements along an axis, in order; of equal ones the first come first.
+    """Return the k largest elements along an axis, in order; of equal elements the first come first.
 
     Shape:
         data: any shape.
         returns: k at `axis`; (k,) when `axis` is None; the shape of `data` for "mask".
 
     Raises:
-        OpError: k is greater than the axis.
+        OpError: k exceeds the size of the axis.
 
     Source: MXNet 1.9.1 `topk`.
     """
-    given, wanted, ascending, kind = a.axis, a.ret_typ, a.is_ascend, torch_dtype(a.dtype)
+    axis_attr, ret_typ, ascending, index_dtype = a.axis, a.ret_typ, a.is_ascend, torch_dtype(a.dtype)
 
     def topk(x: torch.Tensor) -> Any:
-        values, places, axis = _sorted(x, given, ascending)
-        count = _count(a, values.shape[axis])
-        places = places.narrow(axis, 0, count)
-        if wanted == "mask":
+        values, indices, axis = _sorted(x, axis_attr, ascending)
+        count = _topk_count(a, values.shape[axis])
+        indices = indices.narrow(axis, 0, count)
+        if ret_typ == "mask":
             return (
                 torch.zeros(values.shape, dtype=x.dtype, device=x.device)
-                .scatter(axis, places, 1)
+                .scatter(axis, indices, 1)
                 .reshape(x.shape)
             )
-        if wanted == "indices":
-            return places.to(kind)
+        if ret_typ == "indices":
+            return indices.to(index_dtype)
         values = values.narrow(axis, 0, count)
-        return (values, places.to(kind)) if wanted == "both" else values
+        return (values, indices.to(index_dtype)) if ret_typ == "both" else values
 
     return topk
 
@@ -177,9 +177,9 @@ def _infer_cumsum(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 def _infer_cumsum_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """Count booleans in 64 bits, as NumPy does."""
-    kind = a.dtype or ("int64" if ins[0] == "bool" else ins[0])
-    return ins, [outs[0] or kind]
+    """Infer the type; booleans are counted in int64, as in NumPy."""
+    result = a.dtype or ("int64" if ins[0] == "bool" else ins[0])
+    return ins, [outs[0] or result]
 
 
 @bound(
@@ -188,7 +188,7 @@ def _infer_cumsum_type(a: Any, ins: list[str | None], outs: list[str | None]) ->
     {
         "axis": Attr(optional(integer()), "axis to add along; None means the flattened array", None),
         "dtype": Attr(
-            optional(dtype), "dtype of the result; None means that of the input, int64 for booleans", None
+            optional(dtype), "dtype of the result; None means the input's dtype, int64 for booleans", None
         ),
     },
     aliases=("cumsum",),
@@ -197,7 +197,7 @@ def _infer_cumsum_type(a: Any, ins: list[str | None], outs: list[str | None]) ->
     onnx=Onnx(builder="cumsum"),
 )
 def cumsum(a: Any) -> Unary:
-    """Add up along an axis, keeping every partial sum.
+    """Return the cumulative sum along an axis.
 
     Shape:
         a: any shape.
@@ -206,11 +206,11 @@ def cumsum(a: Any) -> Unary:
     Source: MXNet 1.9.1 `cumsum`.
     """
     axis = a.axis
-    kind = torch_dtype(a.dtype) if a.dtype is not None else None
+    target = torch_dtype(a.dtype) if a.dtype is not None else None
 
     def cumsum(x: torch.Tensor) -> torch.Tensor:
         flat, along = (x.reshape(-1), 0) if axis is None else (x, axis)
-        return torch.cumsum(flat, along, dtype=kind or (torch.int64 if x.dtype == torch.bool else x.dtype))
+        return torch.cumsum(flat, along, dtype=target or (torch.int64 if x.dtype == torch.bool else x.dtype))
 
     return cumsum
 
@@ -239,23 +239,27 @@ def _even_edges(data: torch.Tensor, count: int, low: float, high: float) -> torc
 
 
 def _count_in_bins(data: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
-    """Count the values from one edge to before the next; the last bin holds its upper edge too."""
+    """Count the values in half-open bins; the last bin includes its upper edge."""
     values, bins = data.reshape(-1), edges.numel() - 1
-    places = torch.searchsorted(edges, values, right=True) - 1
-    places = torch.where(values == edges[-1], bins - 1, places)
-    inside = (places >= 0) & (places < bins)
+    positions = torch.searchsorted(edges, values, right=True) - 1
+    positions = torch.where(values == edges[-1], bins - 1, positions)
+    inside = (positions >= 0) & (positions < bins)
     if data.is_cpu:
-        return torch.bincount(places[inside], minlength=bins)
-    places = torch.where(inside, places, bins)  # a last bin for what is in none: no device is waited for
-    return places.new_zeros(bins + 1).scatter_add_(0, places, torch.ones_like(places))[:bins]
+        return torch.bincount(positions[inside], minlength=bins)
+    positions = torch.where(
+        inside, positions, bins
+    )  # an extra bin instead of a mask, which would wait for the device
+    return positions.new_zeros(bins + 1).scatter_add_(0, positions, torch.ones_like(positions))[:bins]
 
 
 @bound(
     "_histogram",
     [arg("data"), arg("bins", when=lambda a: a.bin_cnt is None)],
     {
-        "bin_cnt": Attr(optional(integer(low=1)), "number of bins of one width; None: edges are given", None),
-        "range": Attr(optional(reals), "lower end of the first bin and upper end of the last", None),
+        "bin_cnt": Attr(
+            optional(integer(low=1)), "number of bins of equal width; None: edges are given", None
+        ),
+        "range": Attr(optional(reals), "lower edge of the first bin and upper edge of the last", None),
     },
     outputs=("output0", "output1"),
     infer=_infer_histogram,
@@ -263,9 +267,9 @@ def _count_in_bins(data: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
     batch=NEVER,
 )
 def histogram(a: Any) -> Callable[..., Pair]:
-    """Count the values in bins; what lies outside is not counted. No gradient.
+    """Count the values in bins; values outside of them are not counted. No gradient.
 
-    A value on the edge of two bins counts in the upper one, and on the last edge in the last bin.
+    A value on an edge counts in the upper bin, and on the last edge in the last bin.
 
     Shape:
         data: any.
@@ -277,14 +281,14 @@ def histogram(a: Any) -> Callable[..., Pair]:
     """
     count, ends = a.bin_cnt, a.range
     if count is not None and (ends is None or len(ends) != 2 or ends[0] >= ends[1]):
-        raise OpError(f"_histogram: range is {ends}, expected two ascending numbers beside bin_cnt {count}")
+        raise OpError(f"_histogram: range is {ends}, expected two ascending numbers with bin_cnt {count}")
 
     def histogram(data: torch.Tensor, bins: torch.Tensor | None = None) -> Pair:
         if bins is None:
             edges = _even_edges(data, count, *ends)
         elif bins.dim() != 1 or bins.numel() < 2:
             raise ShapeError(
-                f"_histogram: bins has shape {tuple(bins.shape)}, expected (K + 1,), at least (2,)"
+                f"_histogram: bins has shape {tuple(bins.shape)}, expected (K + 1,) with at least 2 edges"
             )
         else:
             edges = bins.clone()

@@ -15,20 +15,20 @@ import torch
 
 from ..._core import torch_private
 from ..spec import Env
-from .linear import by_onednn, linear
-from .rules import flat_from
+from .layer_shapes import flat_from
+from .linear import linear, use_onednn
 from .softmax import label_scale, softmax_output, softmax_output_grad
 
-_LEAST_SCORES = 2**20
+_MIN_SCORES = 2**20
 """Scores below which all rows are done at once: 4 MB stay in the cache as they are."""
-_BLOCK_SCORES = 3 * 2**20
+_CHUNK_SCORES = 3 * 2**20
 """About how many scores a block has; twice this must stay below what glibc takes from the system, 32 MB."""
 _MOST_ROWS, _LEAST_ROWS = 256, 64
 """Rows of a block: with fewer, the products are slower; with more, nothing is gained."""
 _FLOATS = frozenset([torch.float32, torch.float64])
 
 
-class ScoreBlocks(NamedTuple):
+class ChunkedSoftmax(NamedTuple):
     """What a step that runs both layers is fixed to.
 
     Attributes:
@@ -40,12 +40,12 @@ class ScoreBlocks(NamedTuple):
     has_bias: bool
 
 
-def _is_blocked(data: torch.Tensor, weight: torch.Tensor, label: torch.Tensor) -> bool:
-    """Say whether blocks pay, and labels are class numbers, one for each row."""
+def _use_chunks(data: torch.Tensor, weight: torch.Tensor, label: torch.Tensor) -> bool:
+    """Return True if blocks pay, and labels are class numbers, one for each row."""
     rows = data.shape[0]
     return (
         data.is_cpu
-        and rows * weight.shape[0] >= _LEAST_SCORES
+        and rows * weight.shape[0] >= _MIN_SCORES
         and rows > _LEAST_ROWS
         and data.dtype in _FLOATS
         and weight.dtype is data.dtype
@@ -54,19 +54,19 @@ def _is_blocked(data: torch.Tensor, weight: torch.Tensor, label: torch.Tensor) -
     )
 
 
-def _rows_of_blocks(classes: int) -> int:
+def _rows_per_chunk(classes: int) -> int:
     """Return how many rows a block has; the last one may have fewer.
 
     Always the same number: all batches then use the same compiled products, and blocks of memory that are freed fit
     the next ones.
     """
-    most = _BLOCK_SCORES // classes // _LEAST_ROWS * _LEAST_ROWS
+    most = _CHUNK_SCORES // classes // _LEAST_ROWS * _LEAST_ROWS
     return max(min(most, _MOST_ROWS), _LEAST_ROWS)
 
 
-def _blocks(rows: int, classes: int) -> Iterator[slice]:
+def _chunks(rows: int, classes: int) -> Iterator[slice]:
     """Return the blocks of some rows."""
-    step = _rows_of_blocks(classes)
+    step = _rows_per_chunk(classes)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
@@ -74,18 +74,18 @@ def _probabilities(
     data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor
 ) -> torch.Tensor:
     """Write the softmax of every row's scores into `out`."""
-    for block in _blocks(*out.shape):
-        torch.softmax(linear(data[block], weight, bias), 1, out=out[block])
+    for chunk in _chunks(*out.shape):
+        torch.softmax(linear(data[chunk], weight, bias), 1, out=out[chunk])
     return out
 
 
-def _taken(env: Env) -> torch.Tensor | None:
+def _take_memory(env: Env) -> torch.Tensor | None:
     """Take the memory offered for the result away."""
     memory, env.memory = env.memory, None
     return memory
 
 
-def _fitting(memory: torch.Tensor | None, data: torch.Tensor, classes: int) -> torch.Tensor:
+def _memory_or_new(memory: torch.Tensor | None, data: torch.Tensor, classes: int) -> torch.Tensor:
     """Return the memory offered for the probabilities if it fits, else new memory."""
     shape = (data.shape[0], classes)
     if memory is not None and memory.shape == shape and memory.dtype is data.dtype and memory.is_contiguous():
@@ -93,7 +93,7 @@ def _fitting(memory: torch.Tensor | None, data: torch.Tensor, classes: int) -> t
     return data.new_empty(shape)
 
 
-def _rounded(rows: int) -> int:
+def _round_rows_up(rows: int) -> int:
     """Return the next size of which there are few: how many rows are padding changes from batch to batch."""
     return -(-rows // _LEAST_ROWS) * _LEAST_ROWS
 
@@ -106,7 +106,7 @@ class _Gradients:
         self.for_data = torch.zeros_like(data) if wanted[0] else None
         self.for_bias = weight.new_zeros(weight.shape[0]) if wanted[2] else None
         # what oneDNN does fast is the transposed product, of which only the small factor is copied
-        self.turned = by_onednn(data, weight)
+        self.turned = use_onednn(data, weight)
         shape = weight.shape[::-1] if self.turned else weight.shape
         self.for_weight = weight.new_zeros(shape) if wanted[1] else None
 
@@ -129,7 +129,7 @@ class _Gradients:
             else:
                 self.for_weight.addmm_(grad.t(), data)
 
-    def found(self) -> tuple[torch.Tensor | None, ...]:
+    def gradients(self) -> tuple[torch.Tensor | None, ...]:
         """Return the gradients of data, weight and bias."""
         turned = self.turned and self.for_weight is not None
         return self.for_data, self.for_weight.t().contiguous() if turned else self.for_weight, self.for_bias  # type: ignore[union-attr]
@@ -148,20 +148,20 @@ def _score_gradients(
     rows = torch.arange(classes.shape[0])
     if a.use_ignore:
         rows = (classes != int(a.ignore_label)).nonzero().view(-1)
-    memory = out.new_empty(min(_rounded(rows.shape[0]), _rows_of_blocks(out.shape[1])), out.shape[1])
-    for block in _blocks(rows.shape[0], out.shape[1]):
-        own = rows[block]
+    memory = out.new_empty(min(_round_rows_up(rows.shape[0]), _rows_per_chunk(out.shape[1])), out.shape[1])
+    for chunk in _chunks(rows.shape[0], out.shape[1]):
+        own = rows[chunk]
         count = own.shape[0]
         grad = torch.index_select(out, 0, own, out=memory[:count])
         labels = classes[own].unsqueeze(1)
         inside = labels.clamp(0, out.shape[1] - 1)
         at_labels = grad.gather(1, inside).sub_((labels == inside).to(grad.dtype)).mul_(scale)
         grad.mul_(scale).scatter_(1, inside, at_labels)
-        memory[count : _rounded(count)] = 0
-        yield own, memory[: _rounded(count)]
+        memory[count : _round_rows_up(count)] = 0
+        yield own, memory[: _round_rows_up(count)]
 
 
-class _Blocks(torch.autograd.Function):
+class _ChunkedFunction(torch.autograd.Function):
     """Records both layers as one: takes the probabilities as its gradient, and makes from them what backward is."""
 
     @staticmethod
@@ -181,14 +181,14 @@ class _Blocks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        found = _Gradients(ctx.needs_input_grad[:3], *ctx.saved_tensors)
+        total = _Gradients(ctx.needs_input_grad[:3], *ctx.saved_tensors)
         for rows, grad in _score_gradients(ctx.a, grads[0][0], ctx.label):
-            found.add(rows, grad)
-        return (*found.found(), None, None, None)
+            total.add(rows, grad)
+        return (*total.gradients(), None, None, None)
 
 
 def _inputs(
-    fixed: ScoreBlocks, data: torch.Tensor, rest: tuple[torch.Tensor, ...]
+    fixed: ChunkedSoftmax, data: torch.Tensor, rest: tuple[torch.Tensor, ...]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor]:
     """Return data of two axes, weight, bias and label."""
     weight, label = rest[0], rest[-1]
@@ -196,8 +196,8 @@ def _inputs(
     return data if data.dim() == 2 else flat_from(data, 1), weight, bias, label
 
 
-def train_blocks(
-    fixed: ScoreBlocks, env: Env, data: torch.Tensor, *rest: torch.Tensor
+def train_chunked(
+    fixed: ChunkedSoftmax, env: Env, data: torch.Tensor, *rest: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Run a dense layer and its softmax, so that backward can start below the softmax.
 
@@ -209,30 +209,30 @@ def train_blocks(
     Returns:
         Where backward starts, and the probabilities (N, M). The first has one axis more, and stands for the scores
         without having them, where rows are done in blocks: the gradient to start with is the probabilities then,
-        see `seed_of_blocks`. Else it is the scores.
+        see `chunked_head_gradient`. Else it is the scores.
     """
-    memory = _taken(env)
+    memory = _take_memory(env)
     rows, weight, bias, label = _inputs(fixed, data, rest)
-    if not _is_blocked(rows, weight, label):
+    if not _use_chunks(rows, weight, label):
         scores = fixed.dense(data, *rest[:-1])
         return scores, softmax_output(fixed.softmax, env, scores.detach(), label)
-    out = _fitting(memory, rows, weight.shape[0])
-    root: torch.Tensor = _Blocks.apply(rows, weight, bias, label, fixed.softmax, out)  # type: ignore[no-untyped-call]
+    out = _memory_or_new(memory, rows, weight.shape[0])
+    root: torch.Tensor = _ChunkedFunction.apply(rows, weight, bias, label, fixed.softmax, out)  # type: ignore[no-untyped-call]
     return root, out
 
 
-def predict_blocks(fixed: ScoreBlocks, env: Env, data: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-    """Run a dense layer and its softmax where no backward follows; see `train_blocks`."""
-    memory = _taken(env)
+def predict_chunked(fixed: ChunkedSoftmax, env: Env, data: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+    """Run a dense layer and its softmax where no backward follows; see `train_chunked`."""
+    memory = _take_memory(env)
     rows, weight, bias, label = _inputs(fixed, data, rest)
-    if not _is_blocked(rows, weight, label):
+    if not _use_chunks(rows, weight, label):
         found: torch.Tensor = softmax_output(fixed.softmax, env, fixed.dense(data, *rest[:-1]), label)
         return found
-    return _probabilities(rows, weight, bias, _fitting(memory, rows, weight.shape[0]))
+    return _probabilities(rows, weight, bias, _memory_or_new(memory, rows, weight.shape[0]))
 
 
-def seed_of_blocks(
+def chunked_head_gradient(
     a: Any, env: Env, out: torch.Tensor, root: torch.Tensor, label: torch.Tensor
 ) -> torch.Tensor:
-    """Return the gradient with which backward starts at the first result of `train_blocks`."""
+    """Return the gradient with which backward starts at the first result of `train_chunked`."""
     return out.unsqueeze(0) if root.dim() == 3 else softmax_output_grad(a, env, out, root, label)

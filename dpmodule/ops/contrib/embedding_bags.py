@@ -1,4 +1,4 @@
-"""Weighted sums of table rows: what every operator does that reads feature maps at points or in regions.
+"""Weighted sums of table rows, the basis of operators that sample feature maps at points or in regions.
 
 A feature map (N, C, H, W) becomes a table with one row of C numbers per pixel; an output bin is the weighted sum of
 a "bag" of rows. Both directions are one pass of torch's embedding-bag kernel, which reads whole rows.
@@ -15,29 +15,29 @@ from torch.nn import functional as F
 from ..dtypes import HALF
 
 _CHUNK = 1 << 18
-"""Numbers summed at a time, so that they are still in the cache when they are put in order."""
+"""Numbers summed at a time, so that they are still cached when they are transposed."""
 
 
 def pixel_table(data: torch.Tensor, groups: int = 1) -> torch.Tensor:
     """Return the pixels as rows.
 
     Shape:
-        data: (N, D * groups, H, W), the groups of one D side by side.
+        data: (N, D * groups, H, W), the groups of one D adjacent.
         returns: (N * groups * H * W, D).
     """
     count, channels, height, width = data.shape
     depth = channels // groups
     split = data.reshape(count, depth, groups, height, width)
-    # reshaping alone may give columns as they were: rows must be whole in memory
+    # reshape may return a strided view, but rows must be contiguous in memory
     return split.permute(0, 2, 3, 4, 1).reshape(-1, depth).contiguous()
 
 
-def even(bags: int, size: int, device: torch.device) -> torch.Tensor:
-    """Return where each of `bags` bags of one size starts."""
+def equal_bag_starts(bags: int, size: int, device: torch.device) -> torch.Tensor:
+    """Return the start of each of `bags` bags of one size."""
     return torch.arange(bags, dtype=torch.int32, device=device) * size
 
 
-def ragged(
+def rectangle_elements(
     rows: torch.Tensor, columns: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Enumerate the elements of rectangles of different sizes.
@@ -47,7 +47,7 @@ def ragged(
         columns: (B,) widths.
 
     Returns:
-        For each element its rectangle, row and column, row by row; and where each rectangle starts.
+        The rectangle, row and column of each element, row by row; and the start of each rectangle.
     """
     counts = (rows * columns).int()
     ends = counts.cumsum(0, dtype=torch.int32)
@@ -61,27 +61,27 @@ def ragged(
     return bag, row, local - row * wide, starts
 
 
-def corners(place: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+def linear_corners(position: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the two pixels around each coordinate of one axis and their linear weights.
 
-    Up to one pixel outside, a coordinate counts as the border; beyond it the weights are 0.
+    A coordinate up to one pixel outside counts as the border; farther away the weights are 0.
 
     Shape:
-        place: any.
+        position: any.
         returns: (..., 2) int32 and (..., 2).
     """
-    inside = (place >= -1.0) & (place <= size)
-    clipped = place.clamp(min=0.0)
+    inside = (position >= -1.0) & (position <= size)
+    clipped = position.clamp(min=0.0)
     low = clipped.int()
     edge = low >= size - 1
     low = low.clamp(0, size - 1)
     high = torch.where(edge, low, low + 1)
-    part = torch.where(edge, torch.zeros((), dtype=place.dtype, device=place.device), clipped - low)
-    keep = inside.to(place.dtype)
-    return torch.stack([low, high], -1), torch.stack([(1.0 - part) * keep, part * keep], -1)
+    fraction = torch.where(edge, torch.zeros((), dtype=position.dtype, device=position.device), clipped - low)
+    keep = inside.to(position.dtype)
+    return torch.stack([low, high], -1), torch.stack([(1.0 - fraction) * keep, fraction * keep], -1)
 
 
-def _sum(
+def _sum_bags(
     table: torch.Tensor, weight: torch.Tensor, index: torch.Tensor, starts: torch.Tensor
 ) -> torch.Tensor:
     if not index.numel():
@@ -89,26 +89,26 @@ def _sum(
     return F.embedding_bag(index, table, starts, mode="sum", per_sample_weights=weight)
 
 
-def _maps(
+def _sum_regions(
     table: torch.Tensor, weight: torch.Tensor, index: torch.Tensor, starts: torch.Tensor, bins: int
 ) -> torch.Tensor:
-    """Sum bags, and turn each run of `bins` bags into (C, bins), on the CPU a few at a time, in the cache."""
-    runs, depth = starts.numel() // bins, table.shape[1]
-    out = table.new_empty((runs, depth, bins))
-    step = max(_CHUNK // max(bins * depth, 1), 1) if starts.is_cpu else max(runs, 1)
-    ends = [0, *(starts[step * bins :: step * bins].tolist() if step < runs else ()), index.numel()]
-    for number, start in enumerate(range(0, runs, step)):
-        part = slice(ends[number], ends[number + 1])
+    """Sum bags, and transpose each region of `bins` bags to (C, bins); on the CPU in chunks that fit the cache."""
+    regions, depth = starts.numel() // bins, table.shape[1]
+    out = table.new_empty((regions, depth, bins))
+    step = max(_CHUNK // max(bins * depth, 1), 1) if starts.is_cpu else max(regions, 1)
+    ends = [0, *(starts[step * bins :: step * bins].tolist() if step < regions else ()), index.numel()]
+    for number, start in enumerate(range(0, regions, step)):
+        elements = slice(ends[number], ends[number + 1])
         own = starts[start * bins : (start + step) * bins] - ends[number]
-        sums = _sum(table, weight[part], index[part], own)
-        # one matrix at a time is what torch transposes fast
-        for place, one in enumerate(sums.view(-1, bins, depth), start):
-            out[place] = one.t()
+        sums = _sum_bags(table, weight[elements], index[elements], own)
+        # torch transposes single matrices fastest
+        for region, matrix in enumerate(sums.view(-1, bins, depth), start):
+            out[region] = matrix.t()
     return out
 
 
 class _WeightedBags(torch.autograd.Function):
-    """Bags forward; backward the same kernel with rows and bags exchanged."""
+    """Weighted bags; backward is the same kernel with rows and bags exchanged."""
 
     @staticmethod
     def forward(
@@ -121,7 +121,11 @@ class _WeightedBags(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.rows, ctx.bins = table.shape[0], bins
         ctx.save_for_backward(table if weight.requires_grad else None, weight, index, starts)
-        return _maps(table, weight, index, starts, bins) if bins else _sum(table, weight, index, starts)
+        return (
+            _sum_regions(table, weight, index, starts, bins)
+            if bins
+            else _sum_bags(table, weight, index, starts)
+        )
 
     @staticmethod
     def backward(ctx: Any, *heads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -132,35 +136,37 @@ class _WeightedBags(torch.autograd.Function):
         grad = grad.contiguous()
         to_table = to_weight = None
         if ctx.needs_input_grad[0]:
-            to_table = _transposed(grad, weight, index, starts, ctx.rows)
+            to_table = _table_gradient(grad, weight, index, starts, ctx.rows)
         if ctx.needs_input_grad[1]:
             with torch.enable_grad():
                 again = weight.detach().requires_grad_()
-                (to_weight,) = torch.autograd.grad(_sum(table.detach(), again, index, starts), again, grad)
+                (to_weight,) = torch.autograd.grad(
+                    _sum_bags(table.detach(), again, index, starts), again, grad
+                )
         return to_table, to_weight, None, None, None
 
 
 _apply: Callable[..., torch.Tensor] = _WeightedBags.apply
 
 
-def _transposed(
+def _table_gradient(
     grad: torch.Tensor, weight: torch.Tensor, index: torch.Tensor, starts: torch.Tensor, rows: int
 ) -> torch.Tensor:
-    """Return for each table row the weighted sum of the gradients of the bags that hold it."""
-    order, places = index.sort()
+    """Return the gradient of the table: for each row, the weighted sum of the gradients of its bags."""
+    order, positions = index.sort()
     sizes = torch.diff(starts, append=starts.new_full((1,), index.numel()))
     runs = torch.arange(starts.numel(), dtype=torch.int32, device=index.device)
     bag = torch.repeat_interleave(runs, sizes, output_size=index.numel())
     first = torch.searchsorted(
         order, torch.arange(rows, dtype=order.dtype, device=order.device), out_int32=True
     )
-    return _sum(grad, weight[places], bag[places], first)
+    return _sum_bags(grad, weight[positions], bag[positions], first)
 
 
 def weighted_bags(
     table: torch.Tensor, weight: torch.Tensor, index: torch.Tensor, starts: torch.Tensor, bins: int = 0
 ) -> torch.Tensor:
-    """Sum table rows, weighted, in bags; differentiable in `table` and `weight`.
+    """Return weighted sums of table rows in bags; differentiable in `table` and `weight`.
 
     Half-precision tables are summed in float32.
 
@@ -169,12 +175,12 @@ def weighted_bags(
         weight: (E,).
         index: (E,) int32.
         starts: (B,) int32, the first element of each bag, ascending.
-        bins: how many bags belong together, as the bins of a region do; 0 for none.
+        bins: number of bags per region; 0 if bags are independent.
 
     Returns:
         (B, C), or (B / bins, C, bins).
     """
-    kind = table.dtype
-    if kind in HALF:
-        return weighted_bags(table.float(), weight.float(), index, starts, bins).to(kind)
-    return _apply(table, weight.to(kind), index, starts, bins)
+    dtype = table.dtype
+    if dtype in HALF:
+        return weighted_bags(table.float(), weight.float(), index, starts, bins).to(dtype)
+    return _apply(table, weight.to(dtype), index, starts, bins)

@@ -20,12 +20,12 @@ import torch
 from ...base import OpError
 from ..spec import Env, Op
 from .gradients import as_rows, row_gradient
-from .records import Csr, Rows, Sparse, anchor_for, leaf_of
+from .storage import Csr, RowSparse, Sparse, anchor_for, leaf_of
 
 Tensor = torch.Tensor
 Stypes = tuple[str, ...]
-_noted: set[tuple[str, Stypes]] = set()
-_ALONE: dict[str, Callable[[Any], bool]] = {
+_logged_fallbacks: set[tuple[str, Stypes]] = set()
+_DENSE_RULES: dict[str, Callable[[Any], bool]] = {
     "Embedding": lambda a: bool(a.sparse_grad),
     "_contrib_SparseEmbedding": lambda a: True,
     "cast_storage": lambda a: a.stype != "default",
@@ -41,15 +41,15 @@ class SparseRule:
     Attributes:
         storage: ``(a, stypes of the inputs) -> stypes of the outputs``; None where the rule does not apply, so that
             the operator reads dense copies.
-        run: ``(a, env, *inputs) -> output or tuple``: inputs and outputs are tensors, `Rows` or `Csr`.
+        run: ``(a, env, *inputs) -> output or tuple``: inputs and outputs are tensors, `RowSparse` or `Csr`.
         grad: ``(a, env, wanted, grads, *inputs) -> gradients``, one for each input, None for those not in `wanted`
             (a tuple of booleans); tensors, dense or made by `row_gradient`. Without it, dense copies are
             differentiated.
         grad_storage: ``(a, stypes of the inputs) -> stypes`` of the inputs' gradients; None = all dense.
-        recorded: ``(a, env, takes_rows, *inputs) -> output or tuple``, in place of `run` and `grad` where gradients are
-            wanted: inputs come and outputs go with their history; see `SparseCall` for `takes_rows`.
-        wanted: ``(a, stypes of the inputs) -> stypes`` that variables among the inputs get if they declare none; None =
-            none.
+        recorded: ``(a, env, takes_rows, *inputs) -> output or tuple``, replaces `run` and `grad` if gradients are
+            recorded: inputs and outputs carry autograd history; see `SparseCall` for `takes_rows`.
+        variable_storage: ``(a, stypes of the inputs) -> stypes`` of variables among the inputs that declare none;
+            None = dense.
         check: ``(a, number of axes)`` of the first input: raises OpError if the rule does not apply after all; None =
             it always does.
     """
@@ -59,7 +59,7 @@ class SparseRule:
     grad: Callable[..., Sequence[Any]] | None = None
     grad_storage: Callable[[Any, Stypes], Stypes] | None = None
     recorded: Callable[..., Any] | None = None
-    wanted: Callable[[Any, Stypes], Stypes] | None = None
+    variable_storage: Callable[[Any, Stypes], Stypes] | None = None
     check: Callable[[Any, int], None] | None = None
 
     @property
@@ -86,19 +86,19 @@ def unchanged(a: Any, stypes: Stypes) -> Stypes:
     return stypes
 
 
-def passed_on(a: Any, env: Env, wanted: Sequence[bool], grads: Sequence[Any], *inputs: Any) -> list[Any]:
+def pass_gradient(a: Any, env: Env, wanted: Sequence[bool], grads: Sequence[Any], *inputs: Any) -> list[Any]:
     """Return the `grad` of a rule whose output has the gradient that each of its inputs has."""
     return [grads[0]] * len(inputs)
 
 
-def recorded_by_torch(run: Callable[..., Any]) -> Callable[..., Any]:
+def differentiated_by_torch(run: Callable[..., Any]) -> Callable[..., Any]:
     """Return a rule's `run` as its `recorded`, too: torch differentiates what it does."""
     return lambda a, env, takes_rows, *inputs: run(a, env, *inputs)
 
 
-_rules: dict[str, SparseRule] = {}
+_sparse_rules: dict[str, SparseRule] = {}
 _ragged_rules: dict[str, SparseRule] = {}
-_for_other_ragged: list[Callable[[Op], SparseRule | None]] = []
+_ragged_rule_finders: list[Callable[[Op], SparseRule | None]] = []
 
 
 def add_rule(
@@ -111,9 +111,9 @@ def add_rule(
             the table here says otherwise.
     """
     for name in names.split() if isinstance(names, str) else names:
-        _rules[name] = rule
+        _sparse_rules[name] = rule
         if alone is not None:
-            _ALONE[name] = alone
+            _DENSE_RULES[name] = alone
 
 
 def add_ragged_rule(name: str, rule: SparseRule, alone: Callable[[Any], bool] | None = None) -> None:
@@ -128,13 +128,13 @@ def add_ragged_rule(name: str, rule: SparseRule, alone: Callable[[Any], bool] | 
         add_rule(name, rule, alone)
 
 
-def find_ragged_rules_by(find: Callable[[Op], SparseRule | None]) -> None:
+def add_ragged_rule_finder(find: Callable[[Op], SparseRule | None]) -> None:
     """Let a function give the rules for ragged inputs of operators for which none was entered.
 
     Args:
         find: returns None for an operator that takes no ragged inputs.
     """
-    _for_other_ragged.append(find)
+    _ragged_rule_finders.append(find)
 
 
 def rule_of(op: Op, stypes: Stypes = ()) -> SparseRule | None:
@@ -145,9 +145,9 @@ def rule_of(op: Op, stypes: Stypes = ()) -> SparseRule | None:
     """
     _import_rules()
     if "ragged" not in stypes:
-        return _rules.get(op.name)
+        return _sparse_rules.get(op.name)
     rule = _ragged_rules.get(op.name)
-    others = _for_other_ragged if rule is None else ()
+    others = _ragged_rule_finders if rule is None else ()
     rule = next(filter(None, (find(op) for find in others)), rule)
     if rule is None:
         raise OpError(
@@ -157,27 +157,27 @@ def rule_of(op: Op, stypes: Stypes = ()) -> SparseRule | None:
     return rule
 
 
-def counts_alone(op: Op, a: Any) -> bool:
-    """Say whether an operator has to do with sparse arrays even where its inputs are dense."""
-    test = _ALONE.get(op.name)
+def has_dense_rule(op: Op, a: Any) -> bool:
+    """Return True if an operator has to do with sparse arrays even where its inputs are dense."""
+    test = _DENSE_RULES.get(op.name)
     return test is not None and test(a)
 
 
 @cache
 def _import_rules() -> None:
     """Import the modules that enter rules, which most programs do without."""
-    for module in ("by_values", "elementwise", "lookup", "matrix", "recurrent", "sequences"):
+    for module in ("ragged_rowwise", "elementwise", "lookup", "matrix", "recurrent", "sequences"):
         import_module(f".{module}", __package__)
 
 
-def note_fallback(name: str, kinds: Stypes) -> None:
+def log_fallback(name: str, kinds: Stypes) -> None:
     """Log, once for each case, that an operator works on dense copies of sparse arrays.
 
     The environment variable ``MXNET_STORAGE_FALLBACK_LOG_VERBOSE=0`` keeps that quiet, as in MXNet.
     """
-    if set(kinds) <= {"default"} or (name, kinds) in _noted:
+    if set(kinds) <= {"default"} or (name, kinds) in _logged_fallbacks:
         return
-    _noted.add((name, kinds))
+    _logged_fallbacks.add((name, kinds))
     if os.environ.get("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "1") != "0":
         logging.getLogger("dpmodule.sparse").warning(
             "%s has no sparse form for inputs stored as %s; it works on dense copies, which take more memory and time",
@@ -269,10 +269,10 @@ class _RuleCall(torch.autograd.Function):
         if all(map(is_, grads, repeat(None))):
             return (None,) * (5 + len(wanted))
         found = ctx.call.rule.grad(ctx.a, ctx.env, wanted, grads, *ctx.inputs)
-        return (*(None,) * 5, *map(fitting, found, ctx.call.takes_rows, wanted))
+        return (*(None,) * 5, *map(fit_gradient, found, ctx.call.takes_rows, wanted))
 
 
-def fitting(grad: Any, takes_rows: bool, wanted: bool) -> Any:
+def fit_gradient(grad: Any, takes_rows: bool, wanted: bool) -> Any:
     """Return a gradient as what it goes to can take it.
 
     Args:
@@ -280,7 +280,7 @@ def fitting(grad: Any, takes_rows: bool, wanted: bool) -> Any:
     """
     if not wanted or grad is None:
         return None
-    if isinstance(grad, Rows):
+    if isinstance(grad, RowSparse):
         grad = row_gradient(grad.rows, grad.values, grad.shape)
     elif isinstance(grad, Sparse):
         grad = grad.dense()
@@ -310,7 +310,7 @@ class SparseCall:
         made: list[Any] = []
         plain = list(map(_DETACHED, inputs))
         tensors = _RuleCall.apply(self, a, env, made, plain, *map(leaf_of, inputs))  # type: ignore[no-untyped-call]
-        results = list(map(with_history, made, tensors))
+        results = list(map(attach_gradient, made, tensors))
         return results[0] if len(results) == 1 else tuple(results)
 
     def _dense(self, a: Any, env: Env, inputs: Sequence[Any]) -> Any:
@@ -321,7 +321,7 @@ class SparseCall:
         return tuple(stored_as(one, stype) for one, stype in zip(found, self.stypes, strict=False))
 
 
-def with_history(result: Any, tensor: Tensor) -> Any:
+def attach_gradient(result: Any, tensor: Tensor) -> Any:
     """Return what an operator made, its gradient flowing through a tensor that torch's engine gave back for it."""
     if isinstance(result, Sparse):
         result.anchor = tensor

@@ -1,4 +1,4 @@
-"""What MXNet's own machinery calls: copies, sums of gradients, writing into arrays by position, types converted."""
+"""Operators that MXNet calls internally: copies, sums of gradients, writes by position, and type conversion."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..shapes import output_shape, same, unify
 from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, Variadic, arg
 
 
-def _itself(x: torch.Tensor) -> torch.Tensor:
+def _identity(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
 for _name, _sentence in (
-    ("_copyto", "Return the data as it is, in memory of its own or in the array given as `out`"),
-    ("_CrossDeviceCopy", "Return the data as it is; stands where it goes from one device to another"),
+    ("_copyto", "Return a copy of the data, or write it to the array given as `out`"),
+    ("_CrossDeviceCopy", "Return the data unchanged; marks a copy between devices"),
 ):
     declare(
         _name,
-        _itself,
+        _identity,
         [arg("data", ROWS)],
         doc=f"{_sentence}.\n\nShape:\n    data: any.\n    returns: the same.\n\nSource: MXNet 1.9.1 `{_name}`.\n",
         infer=same,
@@ -38,7 +38,7 @@ declare(
     "_grad_add",
     torch.add,
     [arg("lhs", ROWS), arg("rhs", ROWS)],
-    doc="""Add two arrays; MXNet's graphs of gradients hold it.
+    doc="""Add two arrays; used in MXNet's gradient graphs.
 
 Shape:
     lhs, rhs: one shape.
@@ -67,9 +67,9 @@ def _zeros_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
     "_zeros_without_dtype",
     (),
     {
-        "shape": Attr(optional(shape), "shape of the result; None: it follows from elsewhere", None),
+        "shape": Attr(optional(shape), "shape of the result; None: inferred", None),
         "ctx": Attr(string, "device of the result; only for calls on arrays", ""),
-        "dtype": Attr(integer(low=-1), "number of the type; -1 stands for float32", -1),
+        "dtype": Attr(integer(low=-1), "number of the type; -1 means float32", -1),
     },
     infer=_infer_zeros,
     infer_type=_zeros_types,
@@ -78,7 +78,7 @@ def _zeros_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
     onnx=Onnx(builder="filled"),
 )
 def zeros_without_dtype(a: Any, env: Env) -> torch.Tensor:
-    """Make an array of zeros whose type is given by number.
+    """Return an array of zeros whose type is given as a number.
 
     Shape:
         returns: `shape`.
@@ -91,8 +91,8 @@ def zeros_without_dtype(a: Any, env: Env) -> torch.Tensor:
     return torch.zeros(dims, dtype=torch_dtype(_type_of(a) or "float32"), device=env.device)
 
 
-def _placed(name: str, index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return one position per row as a column of whole numbers."""
+def _column_index(name: str, index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return one position per row as a column of integers."""
     if like.dim() != 2 or tuple(index.shape) != (like.shape[0],):
         raise ShapeError(
             f"{name}: positions have shape {tuple(index.shape)} and the matrix {tuple(like.shape)}, "
@@ -107,29 +107,29 @@ def _infer_onehot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [rows, matrix], [matrix]
 
 
-def _last_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[1] or outs[0]
-    return [ins[0] or found, found], [found]
+def _rhs_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    dtype = ins[1] or outs[0]
+    return [ins[0] or dtype, dtype], [dtype]
 
 
 @pure(
     "_onehot_encode",
     [arg("lhs", ROWS), arg("rhs", ROWS)],
     infer=_infer_onehot,
-    infer_type=_last_type,
+    infer_type=_rhs_type,
     onnx=Onnx(builder="onehot_like"),
 )
 def onehot_encode(a: Any, index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return a row for each position that is 1 there and 0 elsewhere; no gradient.
+    """Return a one-hot row for each position; no gradient.
 
     Shape:
-        lhs: (N,): whole positions from 0 to K - 1.
+        lhs: (N,): integer positions from 0 to K - 1.
         rhs: (N, K): only its shape and type matter.
         returns: (N, K).
 
     Source: MXNet 1.9.1 `_onehot_encode`.
     """
-    columns = _placed("_onehot_encode", index, like)
+    columns = _column_index("_onehot_encode", index, like)
     return torch.zeros_like(like).scatter(1, columns, 1)
 
 
@@ -160,12 +160,12 @@ def fill_element_0index(
     Shape:
         lhs: (N, K).
         mhs: (N,): the new elements.
-        rhs: (N,): their columns, whole numbers from 0 to K - 1; no gradient.
+        rhs: (N,): their columns, integers from 0 to K - 1; no gradient.
         returns: (N, K).
 
     Source: MXNet 1.9.1 `fill_element_0index`.
     """
-    columns = _placed("fill_element_0index", index, matrix)
+    columns = _column_index("fill_element_0index", index, matrix)
     return matrix.scatter(1, columns, values.to(matrix.dtype).unsqueeze(1))
 
 
@@ -186,18 +186,18 @@ def _infer_set_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
     onnx=Onnx(builder="scatter_nd"),
 )
-def scatter_set_nd(a: Any, whole: torch.Tensor, part: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """Return an array with elements, or slices, replaced by one position for each of the leading axes.
+def scatter_set_nd(a: Any, whole: torch.Tensor, values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Return a copy with elements or slices replaced, indexed by positions along the leading axes.
 
     Shape:
         lhs: `shape`.
         rhs: (Y..., the dimensions of `shape` after the first M).
-        indices: (M, Y...): positions along the first M axes; no gradient. Of several at one place one wins.
+        indices: (M, Y...): positions along the first M axes; no gradient. Of equal positions one wins.
         returns: `shape`.
 
-    Source: MXNet 1.9.1 `_scatter_set_nd`, which wants `lhs` as `out` too.
+    Source: MXNet 1.9.1 `_scatter_set_nd`, which requires `lhs` as `out`, too.
     """
-    return whole.index_put(tuple(index.detach().long()), part)
+    return whole.index_put(tuple(index.detach().long()), values)
 
 
 def _infer_add_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -216,43 +216,45 @@ def _infer_add_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
     onnx=Onnx("ScatterND", builder="scatter_add_nd"),
 )
-def scatter_add_nd(a: Any, whole: torch.Tensor, part: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """Return an array with elements, or slices, added by one position for each of the leading axes.
+def scatter_add_nd(a: Any, whole: torch.Tensor, values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Return a copy with elements or slices added, indexed by positions along the leading axes.
 
     Shape:
         lhs: any.
         rhs: (Y..., the dimensions of `lhs` after the first M).
-        indices: (M, Y...): positions along the first M axes; no gradient. Several at one place add up.
+        indices: (M, Y...): positions along the first M axes; no gradient. Equal positions add up.
         returns: as lhs.
 
-    Source: ours, for what torch calls `index_add` and `scatter_add`; MXNet has only `_backward_gather_nd`, which adds
-    into zeros of a fixed shape.
+    Source: torch's `index_add` and `scatter_add`; MXNet has only `_backward_gather_nd`, which adds into zeros of a
+    fixed shape.
     """
-    return whole.index_put(tuple(index.detach().long()), part, accumulate=True)
+    return whole.index_put(tuple(index.detach().long()), values, accumulate=True)
 
 
-_HALVES = ("float16", "bfloat16", "float32")
+_FLOATS = ("float16", "bfloat16", "float32")
 
 
 def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    narrow = [t for t in ins if t in _HALVES and t != "float32"]
+    narrow = [t for t in ins if t in _FLOATS and t != "float32"]
     common = narrow[-1] if a.cast_narrow and narrow else "float32"
-    return ins, [common if t in _HALVES else t for t in ins]
+    return ins, [common if t in _FLOATS else t for t in ins]
 
 
 @pure(
     "amp_multicast",
     attrs={
         "num_outputs": Attr(integer(low=1), "number of inputs and outputs"),
-        "cast_narrow": Attr(boolean, "convert to half precision if any input has it, not to float32", False),
+        "cast_narrow": Attr(
+            boolean, "convert to half precision instead of float32 if an input has it", False
+        ),
     },
     variadic=Variadic("data_", "num_outputs"),
     outputs=lambda a: tuple(f"output{i}" for i in range(a.num_outputs)),
-    infer=lambda a, ins, outs: _each_alike(ins, outs),
+    infer=lambda a, ins, outs: _same_pairwise(ins, outs),
     infer_type=_multicast_types,
 )
 def amp_multicast(a: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Convert arrays of float32 and half-precision types to one of these; leave other types alone.
+    """Convert float32 and half-precision arrays to one common type; leave other types unchanged.
 
     Shape:
         data_0, data_1, ...: any.
@@ -260,27 +262,25 @@ def amp_multicast(a: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
     Source: MXNet 1.9.1 `amp_multicast`.
     """
-    _, wanted = _multicast_types(a, [name_of(t.dtype) for t in tensors], [])
+    _, dtypes = _multicast_types(a, [name_of(t.dtype) for t in tensors], [])
     return tuple(
         t.clone() if name_of(t.dtype) == w else t.to(torch_dtype(w or "float32"))
-        for t, w in zip(tensors, wanted)
+        for t, w in zip(tensors, dtypes)
     )
 
 
-def _each_alike(ins: list[Shape], outs: list[Shape]) -> Shapes:
+def _same_pairwise(ins: list[Shape], outs: list[Shape]) -> Shapes:
     both = [unify(i, o, "input and output") for i, o in zip(ins, outs)]
     return both, list(both)
 
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
-_FLOATS = ("float16", "bfloat16", "float32")
-
 
 @bound(
     "Cast",
     [arg("data", ROWS)],
-    {"dtype": Attr(dtype, "wanted dtype")},
+    {"dtype": Attr(dtype, "target dtype")},
     aliases=("cast",),
     infer=same,
     infer_type=lambda a, ins, outs: (ins, [a.dtype]),
@@ -288,7 +288,7 @@ _FLOATS = ("float16", "bfloat16", "float32")
     onnx=Onnx("Cast", builder="converted"),
 )
 def cast(a: Any) -> Unary:
-    """Convert the element type; integers lose the fraction, and the gradient comes back in the old type.
+    """Convert the element type; integers lose the fraction, and the gradient has the input's type.
 
     Shape:
         data: any shape.
@@ -296,14 +296,14 @@ def cast(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `Cast`.
     """
-    kind = torch_dtype(a.dtype)
-    floating = kind.is_floating_point
+    target = torch_dtype(a.dtype)
+    floating = target.is_floating_point
 
     def cast(x: torch.Tensor) -> torch.Tensor:
         if not floating and has_float_integers():
             real = x.double()
-            return real + (real.detach().to(kind).double() - real.detach())
-        return x.to(kind)
+            return real + (real.detach().to(target).double() - real.detach())
+        return x.to(target)
 
     return cast
 
@@ -315,14 +315,14 @@ def _amp_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
 @bound(
     "amp_cast",
     [arg("data", ROWS)],
-    {"dtype": Attr(dtype, "wanted dtype")},
+    {"dtype": Attr(dtype, "target dtype")},
     infer=same,
     infer_type=_amp_types,
     view=True,
     onnx=Onnx("Cast", builder="converted"),
 )
 def amp_cast(a: Any) -> Unary:
-    """Convert between float32 and the half-precision types; leave other types alone.
+    """Convert between float32 and the half-precision types; leave other types unchanged.
 
     Shape:
         data: any shape.
@@ -330,9 +330,9 @@ def amp_cast(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `amp_cast`.
     """
-    kind = torch_dtype(a.dtype)
+    target = torch_dtype(a.dtype)
 
     def amp_cast(x: torch.Tensor) -> torch.Tensor:
-        return x.to(kind) if name_of(x.dtype) in _FLOATS else x
+        return x.to(target) if name_of(x.dtype) in _FLOATS else x
 
     return amp_cast

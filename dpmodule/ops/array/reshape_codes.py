@@ -1,4 +1,4 @@
-"""MXNet's reshape codes, worked out on shapes."""
+"""MXNet's reshape codes, applied to shapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Dims = tuple[int, ...]
 
 
 class _CodeReader:
-    """Walks the codes and the data's dimensions side by side; 0 is a dimension not known yet."""
+    """Reader of the codes and the data's dimensions in parallel; 0 is an unknown dimension."""
 
     def __init__(self, dims: Dims, codes: Dims) -> None:
         self.dims, self.codes = dims, codes
@@ -19,7 +19,7 @@ class _CodeReader:
         self.out: list[int] = []
         self.inferred: int | None = None
         self.lost = 0
-        """Unknown dimensions of the data that the result holds only inside a product."""
+        """Number of unknown dimensions that enter the result only as a factor of a product."""
 
     def fail(self, why: str) -> ShapeError:
         return ShapeError(f"reshape codes {self.codes} do not fit data of shape {self.dims}: {why}")
@@ -27,19 +27,19 @@ class _CodeReader:
     def take(self) -> int:
         """Return the next dimension of the data."""
         if self.at >= len(self.dims):
-            raise self.fail("they name more dimensions than there are")
+            raise self.fail("they refer to more dimensions than the data has")
         self.at += 1
         return self.dims[self.at - 1]
 
     def infer_next(self) -> None:
-        """Leave the next dimension of the result to be worked out."""
+        """Mark the next dimension of the result as inferred."""
         if self.inferred is not None:
-            raise self.fail("-1 may stand only once")
+            raise self.fail("-1 may occur only once")
         self.inferred = len(self.out)
         self.out.append(0)
 
     def split(self, left: int, right: int) -> None:
-        """Code -4: one dimension becomes two, of which one may be -1."""
+        """Apply code -4, which splits one dimension into two; one of the two may be -1."""
         whole = self.take()
         if left == -1 and right == -1 or left < -1 or right < -1:
             raise self.fail(f"-4 needs two sizes, of which one may be -1, not {left} and {right}")
@@ -52,7 +52,7 @@ class _CodeReader:
         self.out += [max(left, 0), max(right, 0)]
 
     def read(self) -> None:
-        """Work through the codes."""
+        """Apply all codes."""
         codes = iter(self.codes)
         for code in codes:
             if code > 0:
@@ -81,23 +81,23 @@ class _CodeReader:
 
 @lru_cache(maxsize=4096)
 def resolve(dims: Dims, codes: Dims, reverse: bool = False) -> Dims:
-    """Return the shape that reshape codes give.
+    """Return the shape described by reshape codes.
 
-    A positive number stands for itself, 0 copies the data's next dimension, -1 is worked out, -2 copies all
-    that remain, -3 merges two, -4 splits one into the two numbers that follow.
+    A positive number is a size, 0 copies the data's next dimension, -1 is inferred, -2 copies all remaining
+    dimensions, -3 merges two, -4 splits one into the two numbers that follow.
 
     Args:
         dims: shape of the data; 0 = unknown.
         codes: one or more codes for each dimension of the result.
-        reverse: read data and codes from the right; -4 then stands after its two numbers.
+        reverse: match data and codes from the right; -4 then follows its two numbers.
 
     Returns:
-        The shape, with 0 where it depends on what is unknown.
+        The shape, with 0 where it depends on unknown dimensions.
 
     Raises:
         ShapeError: the codes do not fit the shape.
 
-    Source: MXNet 1.9.1 `Reshape`, which lets some counts of elements that do not fit pass.
+    Source: MXNet 1.9.1 `Reshape`, which accepts some wrong numbers of elements.
     """
     reader = _CodeReader(dims[::-1], codes[::-1]) if reverse else _CodeReader(dims, codes)
     reader.read()
@@ -105,22 +105,22 @@ def resolve(dims: Dims, codes: Dims, reverse: bool = False) -> Dims:
     known_in, known_out = prod([d for d in dims if d]), prod([d for d in out if d])
     unknown_out = out.count(0) - (reader.inferred is not None)
     if dims.count(0) - unknown_out == 0 and not reader.lost:
-        # what is unknown is copied as it stands, so the rest must match by itself
+        # unknown dimensions are copied unchanged, so the known ones must match on their own
         if reader.inferred is not None and known_in % known_out == 0:
             out[reader.inferred] = known_in // known_out
         elif known_in != known_out:
-            raise reader.fail(f"{known_in} elements do not make {tuple(out)}")
+            raise reader.fail(f"{known_in} elements do not fill {tuple(out)}")
     return tuple(out[::-1] if reverse else out)
 
 
 def resolve_target(dims: Dims, target: Dims, keep_highest: bool) -> Dims:
-    """Return the shape that the attribute `target_shape` of old graphs gives.
+    """Return the shape given by the attribute `target_shape` of old graphs.
 
     Args:
         dims: shape of the data; 0 = unknown.
-        target: the shape, of which one dimension may be 0, to be worked out.
+        target: the shape; one dimension may be 0 and is inferred.
         keep_highest: take the first dimension from the data.
     """
-    wanted = (-1 if d == 0 else d for d in target)
-    codes = tuple(0 if keep_highest and i == 0 else d for i, d in enumerate(wanted))
+    sizes = (-1 if d == 0 else d for d in target)
+    codes = tuple(0 if keep_highest and i == 0 else d for i, d in enumerate(sizes))
     return resolve(dims, codes)

@@ -19,7 +19,7 @@ from ..registry import bound
 from ..shapes import unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 
-GREATEST = {"int8": 127.0, "uint8": 255.0, "int32": 2147483647.0}
+MAX_VALUE = {"int8": 127.0, "uint8": 255.0, "int32": 2147483647.0}
 """Greatest number of a type, over which products and `_contrib_quantize` spread ranges."""
 
 STEPS = {"int8": 127.5, "uint8": 255.5, "int32": 2147483647.0}
@@ -32,16 +32,16 @@ CALIBRATED = {
     "max_calib_range": Attr(optional(real), "greatest value seen in calibration; None: find it", None),
 }
 
-one: Shape = (1,)
+RANGE_SHAPE: Shape = (1,)
 """Shape of the arrays that hold the ends of ranges."""
 
 
-def calibrated(a: Any) -> bool:
-    """Say whether the attributes give a range."""
+def has_calibration(a: Any) -> bool:
+    """Return True if the attributes give a range."""
     return a.min_calib_range is not None and a.max_calib_range is not None
 
 
-def number(like: torch.Tensor, value: float) -> torch.Tensor:
+def float_like(like: torch.Tensor, value: float) -> torch.Tensor:
     """Return a number as a float32 array of one element beside another array."""
     return tensor_like(like, [value], torch.float32)
 
@@ -51,17 +51,17 @@ def magnitude(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     return torch.maximum(low.reshape(1).float().abs(), high.reshape(1).float().abs())
 
 
-def over(value: float, by: torch.Tensor) -> torch.Tensor:
+def quotient(value: float, by: torch.Tensor) -> torch.Tensor:
     """Return a number over float32 numbers, rounded once; ``value / by`` would multiply with a rounded reciprocal."""
-    return number(by, value) / by
+    return float_like(by, value) / by
 
 
-def scale_of(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+def steps_per_unit(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     """Return how many steps of the data's type one unit is."""
-    return over(STEPS[name_of(data.dtype)], magnitude(low, high))
+    return quotient(STEPS[name_of(data.dtype)], magnitude(low, high))
 
 
-def rounded(x: torch.Tensor, kind: str) -> torch.Tensor:
+def round_to(x: torch.Tensor, kind: str) -> torch.Tensor:
     """Round to the nearest number of a type, halves to even; what lies outside goes to its ends."""
     wanted = torch_dtype(kind)
     limits = torch.iinfo(wanted)
@@ -75,13 +75,13 @@ def product_range(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the range that int32 products of two quantized arrays stand for, from the ranges of both."""
     low_left, high_left, low_right, high_right = ranges
-    step = magnitude(low_left, high_left) / GREATEST[name_of(left.dtype)]
-    step = step * (magnitude(low_right, high_right) / GREATEST[name_of(right.dtype)])
-    high = step * GREATEST["int32"]
+    step = magnitude(low_left, high_left) / MAX_VALUE[name_of(left.dtype)]
+    step = step * (magnitude(low_right, high_right) / MAX_VALUE[name_of(right.dtype)])
+    high = step * MAX_VALUE["int32"]
     return -high, high
 
 
-def of_types(name: str, tensors: dict[str, torch.Tensor], *kinds: str) -> None:
+def check_types(name: str, tensors: dict[str, torch.Tensor], *kinds: str) -> None:
     """Refuse inputs of other types."""
     for key, tensor in tensors.items():
         if name_of(tensor.dtype) not in kinds:
@@ -91,7 +91,7 @@ def of_types(name: str, tensors: dict[str, torch.Tensor], *kinds: str) -> None:
             )
 
 
-def both_or_none(name: str, a: Any) -> None:
+def check_calibration(name: str, a: Any) -> None:
     """Refuse one end of a range without the other."""
     if (a.min_calib_range is None) != (a.max_calib_range is None):
         raise OpError(f"{name}: min_calib_range and max_calib_range belong together, only one is given")
@@ -108,7 +108,7 @@ _THREE = ("output0", "output1", "output2")
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """The data and the first output have one shape; all else is the end of a range."""
     shape = unify(ins[0], outs[0], "data and the quantized result")
-    return [shape, *[one] * (len(ins) - 1)], [shape, *[one] * (len(outs) - 1)]
+    return [shape, *[RANGE_SHAPE] * (len(ins) - 1)], [shape, *[RANGE_SHAPE] * (len(outs) - 1)]
 
 
 def _quantized(
@@ -116,7 +116,7 @@ def _quantized(
 ) -> Triple:
     low, high = low.reshape(1).float(), high.reshape(1).float()
     reach = magnitude(low, high)
-    found = rounded(x * over(steps[kind], reach), kind)
+    found = round_to(x * quotient(steps[kind], reach), kind)
     return (found, low.clone(), high.clone()) if kind == "uint8" else (found, -reach, reach)
 
 
@@ -150,8 +150,8 @@ def quantize(a: Any) -> Callable[..., Triple]:
     kind = a.out_type
 
     def quantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
-        of_types("_contrib_quantize", {"data": data}, "float32")
-        return _quantized(data.detach(), low.detach(), high.detach(), kind, GREATEST)
+        check_types("_contrib_quantize", {"data": data}, "float32")
+        return _quantized(data.detach(), low.detach(), high.detach(), kind, MAX_VALUE)
 
     return quantize
 
@@ -168,7 +168,7 @@ _TO_8_BITS = {
 
 def _out_type(a: Any) -> str:
     if a.out_type == "auto":
-        return "uint8" if calibrated(a) and a.min_calib_range >= 0 else "int8"
+        return "uint8" if has_calibration(a) and a.min_calib_range >= 0 else "int8"
     return str(a.out_type)
 
 
@@ -192,18 +192,18 @@ def quantize_v2(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_quantize_v2`.
     """
-    kind, given = _out_type(a), calibrated(a)
+    kind, given = _out_type(a), has_calibration(a)
 
     def quantize_v2(data: torch.Tensor) -> Triple:
-        of_types("_contrib_quantize_v2", {"data": data}, "float32", kind)
+        check_types("_contrib_quantize_v2", {"data": data}, "float32", kind)
         data = data.detach()
         if data.dtype != torch.float32:
             top = STEPS[name_of(data.dtype)]
             low = a.min_calib_range if given else (0.0 if kind == "uint8" else -top)
-            return data.clone(), number(data, low), number(data, a.max_calib_range if given else top)
+            return data.clone(), float_like(data, low), float_like(data, a.max_calib_range if given else top)
         if given:
             return _quantized(
-                data, number(data, a.min_calib_range), number(data, a.max_calib_range), kind, STEPS
+                data, float_like(data, a.min_calib_range), float_like(data, a.max_calib_range), kind, STEPS
             )
         return _quantized(data, data.min(), data.max(), kind, STEPS)
 
@@ -230,18 +230,18 @@ def quantize_asym(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_quantize_asym`.
     """
-    given = calibrated(a)
+    given = has_calibration(a)
 
     def quantize_asym(data: torch.Tensor) -> Triple:
-        of_types("_contrib_quantize_asym", {"data": data}, "float32", "int8", "uint8")
+        check_types("_contrib_quantize_asym", {"data": data}, "float32", "int8", "uint8")
         data = data.detach()
         if data.dtype == torch.uint8:
-            return data.clone(), number(data, 1.0), number(data, 0.0)
+            return data.clone(), float_like(data, 1.0), float_like(data, 0.0)
         if data.dtype == torch.int8:
-            return (data.int() + 128).to(torch.uint8), number(data, 1.0), number(data, 128.0)
-        low = number(data, a.min_calib_range) if given else data.min().reshape(1)
-        high = number(data, a.max_calib_range) if given else data.max().reshape(1)
-        scale = over(255.0, high - low)
+            return (data.int() + 128).to(torch.uint8), float_like(data, 1.0), float_like(data, 128.0)
+        low = float_like(data, a.min_calib_range) if given else data.min().reshape(1)
+        high = float_like(data, a.max_calib_range) if given else data.max().reshape(1)
+        scale = quotient(255.0, high - low)
         shift = 255.0 - high * scale
         return (data * scale + shift + 0.5).clamp(0, 255).to(torch.uint8), scale, shift
 
@@ -269,7 +269,7 @@ def dequantize(a: Any) -> Callable[..., torch.Tensor]:
     """
 
     def dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-        of_types("_contrib_dequantize", {"data": data}, "int8", "uint8", "int32")
+        check_types("_contrib_dequantize", {"data": data}, "int8", "uint8", "int32")
         return _dequantized(data, low.detach(), high.detach())
 
     return dequantize
@@ -302,18 +302,18 @@ def requantize(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_requantize`.
     """
-    kind, given = _out_type(a), calibrated(a)
+    kind, given = _out_type(a), has_calibration(a)
 
     def requantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
-        of_types("_contrib_requantize", {"data": data}, "int32")
+        check_types("_contrib_requantize", {"data": data}, "int32")
         unit = magnitude(low.detach(), high.detach()) / STEPS["int32"]
         if given:
-            reach = magnitude(number(data, a.min_calib_range), number(data, a.max_calib_range))
+            reach = magnitude(float_like(data, a.min_calib_range), float_like(data, a.max_calib_range))
         else:
             # abs of the least int32 has no int32
             top = data.max() if kind == "uint8" else data.double().abs().max()
             reach = top.float().reshape(1) * unit
-        found = rounded(data.detach().float() * (unit * over(GREATEST[kind], reach)), kind)
+        found = round_to(data.detach().float() * (unit * quotient(MAX_VALUE[kind], reach)), kind)
         return found, torch.zeros_like(reach) if kind == "uint8" else -reach, reach
 
     return requantize
@@ -323,7 +323,7 @@ def requantize(a: Any) -> Callable[..., Triple]:
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
-_SMALL = 0.0001
+_SMOOTHING = 0.0001
 
 
 def _infer_threshold(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -332,16 +332,16 @@ def _infer_threshold(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         bins = (edges[0] - 1,)
     if bins is not None and edges is None and bins[0]:
         edges = (bins[0] + 1,)
-    return [bins, edges], [one, one]
+    return [bins, edges], [RANGE_SHAPE, RANGE_SHAPE]
 
 
 def _smoothed(counts: torch.Tensor) -> torch.Tensor | None:
     """Give empty bins a little of the others' weight; None if there are too few others."""
     empty = counts == 0
     missing, filled = int(empty.sum()), int((~empty).sum())
-    if not filled or _SMALL * missing >= filled:
+    if not filled or _SMOOTHING * missing >= filled:
         return None
-    return counts + torch.where(empty, _SMALL, -_SMALL * missing / filled)
+    return counts + torch.where(empty, _SMOOTHING, -_SMOOTHING * missing / filled)
 
 
 def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, quantized: int) -> float:

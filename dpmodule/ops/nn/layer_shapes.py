@@ -22,7 +22,7 @@ def flat_from(x: torch.Tensor, axis: int) -> torch.Tensor:
     return x.flatten(axis) if x.dim() > axis else x.unsqueeze(axis)
 
 
-def agree(name: str, have: Shape, want: Shape, data: Shape) -> Shape:
+def unify_input(name: str, have: Shape, want: Shape, data: Shape) -> Shape:
     """Merge the shape of an input with what the data demands.
 
     Args:
@@ -78,8 +78,8 @@ def layer(
         if out and data and not data[0]:
             data = (out[0], *data[1:])
         wanted = zip(names, ins[1:], params(a, data), strict=False)
-        rest = [agree(name, have, want, data) for name, have, want in wanted]
-        return [data, *rest], [agree("output", out, output(a, data), data), *outs[1:]]
+        rest = [unify_input(name, have, want, data) for name, have, want in wanted]
+        return [data, *rest], [unify_input("output", out, output(a, data), data), *outs[1:]]
 
     return infer
 
@@ -109,7 +109,7 @@ def window_size(size: int, kernel: int, stride: int, pad: int, up: bool = False)
 
 
 def channels_last(layout: str | None) -> bool:
-    """Say whether a layout such as NHWC keeps the channels on the last axis."""
+    """Return True if a layout such as NHWC keeps the channels on the last axis."""
     return layout is not None and layout.endswith("C")
 
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from ...base import FileFormatError
 
-Rows = np.ndarray[Any, Any]
+Labels = np.ndarray[Any, Any]
 
 Box = tuple[float, float, float, float]
 """Left edge, upper edge, width and height, as parts of the image's."""
 
 
-def parse_objects(labels: Rows) -> tuple[Rows, Rows]:
+def parse_objects(labels: Labels) -> tuple[Labels, Labels]:
     """Return the header of flat labels, and the objects that have an area.
 
     Args:
@@ -33,36 +33,36 @@ def parse_objects(labels: Rows) -> tuple[Rows, Rows]:
     return labels[:head], rows[has_area(rows)]
 
 
-def has_area(rows: Rows) -> Rows:
+def has_area(rows: Labels) -> Labels:
     """Say of each object whether it has an area."""
-    found: Rows = (rows[:, 3] > rows[:, 1]) & (rows[:, 4] > rows[:, 2])
+    found: Labels = (rows[:, 3] > rows[:, 1]) & (rows[:, 4] > rows[:, 2])
     return found
 
 
-def mirror_objects(rows: Rows) -> None:
+def mirror_objects(rows: Labels) -> None:
     """Mirror objects left to right, in place."""
     left = rows[:, 1].copy()
     rows[:, 1] = 1.0 - rows[:, 3]
     rows[:, 3] = 1.0 - left
 
 
-def areas(rows: Rows) -> Rows:
+def areas(rows: Labels) -> Labels:
     """Return the areas of objects, 0 where right or bottom come first."""
     return _product_of_sides(rows[:, 1:3], rows[:, 3:5])
 
 
-def common_areas(rows: Rows, low: Any, high: Any) -> Rows:
+def common_areas(rows: Labels, low: Any, high: Any) -> Labels:
     """Return the area that each object shares with the box from `low`, (left, top), to `high`, (right, bottom)."""
     return _product_of_sides(np.maximum(rows[:, 1:3], low), np.minimum(rows[:, 3:5], high))
 
 
-def _product_of_sides(low: Rows, high: Rows) -> Rows:
+def _product_of_sides(low: Labels, high: Labels) -> Labels:
     sides = np.maximum(0, high - low)
-    found: Rows = sides[:, 0] * sides[:, 1]
+    found: Labels = sides[:, 0] * sides[:, 1]
     return found
 
 
-def project(rows: Rows, box: Box) -> Rows:
+def project(rows: Labels, box: Box) -> Labels:
     """Return objects with their places within a box, cut at its edges."""
     x, y, width, height = box
     out = rows.copy()

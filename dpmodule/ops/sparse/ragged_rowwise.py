@@ -15,12 +15,12 @@ import torch
 
 from ...base import OpError, ShapeError
 from ..spec import DATA, LABEL, NEVER, ROWS, SHARE, Env, Op
-from .records import Ragged, Sparse
-from .rule import SparseCall, SparseRule, Stypes, densify, find_ragged_rules_by, note_fallback, rule_of
+from .dispatch import SparseCall, SparseRule, Stypes, add_ragged_rule_finder, densify, log_fallback, rule_of
+from .storage import Ragged, Sparse
 
 Tensor = torch.Tensor
 
-_BY_AXIS = """
+_ROWWISE_NAMES = """
 Concat SliceChannel slice_axis expand_dims squeeze Flatten SwapAxis max mean min prod sum nansum nanprod norm argmax
 argmin pick one_hot
 broadcast_add broadcast_div broadcast_hypot broadcast_maximum broadcast_minimum broadcast_mod broadcast_mul
@@ -28,7 +28,7 @@ broadcast_power broadcast_sub broadcast_equal broadcast_greater broadcast_greate
 broadcast_lesser_equal broadcast_logical_and broadcast_logical_or broadcast_logical_xor broadcast_not_equal
 elemwise_add elemwise_sub elemwise_mul elemwise_div add_n where
 """
-_WITH_AXIS = frozenset(_BY_AXIS.split())
+_ROWWISE_BY_AXIS = frozenset(_ROWWISE_NAMES.split())
 """Row by row where their axes are not the first one, though not declared so for the sake of `torch.vmap`."""
 
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
@@ -36,18 +36,18 @@ _ALL_UNLESS_NAMED = frozenset(
     {"argmax", "argmin", "max", "mean", "min", "nanprod", "nansum", "norm", "pick", "prod", "squeeze", "sum"}
 )
 """Without an axis these take all axes, the first among them."""
-_OTHERWISE = """
+_NOT_ROWWISE_NAMES = """
 _contrib_hawkesll _identity_with_attr_like_rhs _onehot_encode cast_storage reshape_like shape_array size_array
 """
-_NEVER = frozenset(_OTHERWISE.split())
+_NOT_ROWWISE = frozenset(_NOT_ROWWISE_NAMES.split())
 """Declared row-wise, though they are about storage, or return what is about the whole array."""
 
 
-def agreeing(name: str, inputs: Sequence[Any]) -> Ragged:
+def first_ragged(name: str, inputs: Sequence[Any]) -> Ragged:
     """Return the first ragged value among an operator's inputs."""
     ragged = [value for value in inputs if isinstance(value, Ragged)]
     for other in ragged[1:]:
-        if not ragged[0].has_rows_of(other):
+        if not ragged[0].has_same_rows(other):
             raise ShapeError(
                 f"{name}: the rows of its ragged inputs are not equally long: offsets end in "
                 f"{int(ragged[0].offsets[-1])} and {int(other.offsets[-1])} for {ragged[0].shape[0]} and "
@@ -76,13 +76,13 @@ def _axes_of(op: Op, a: Any) -> list[int] | None:
 
 
 def _is_refused(op: Op, a: Any) -> bool:
-    """Say whether attributes alone tell that an operator does not work row by row."""
+    """Return True if attributes alone tell that an operator does not work row by row."""
     axes = _axes_of(op, a)
     return axes is None or 0 in axes or bool(getattr(a, "exclude", False))
 
 
-def _works_by_rows(op: Op) -> bool:
-    if op.name in _WITH_AXIS:
+def _is_rowwise(op: Op) -> bool:
+    if op.name in _ROWWISE_BY_AXIS:
         return True
     if (
         op.batch == NEVER
@@ -95,10 +95,10 @@ def _works_by_rows(op: Op) -> bool:
         return False
     if op.loss is not None or op.variadic is not None or callable(op.inputs) or not op.inputs:
         return False
-    return op.name not in _NEVER and all(one.batch in (ROWS, SHARE) for one in op.inputs)
+    return op.name not in _NOT_ROWWISE and all(one.batch in (ROWS, SHARE) for one in op.inputs)
 
 
-class _ByValues:
+class _RowwiseOperator:
     """What an operator does on ragged values."""
 
     def __init__(self, op: Op) -> None:
@@ -108,7 +108,7 @@ class _ByValues:
         """Return the storage of the outputs; errors where attributes name the first axis, or a parameter is ragged."""
         if _is_refused(self._op, a):
             raise OpError(f"{self._op.name} takes no ragged input where it works along the first axis")
-        for one, stype in zip(self._op.wanted(a, len(stypes)), stypes):
+        for one, stype in zip(self._op.active_inputs(a, len(stypes)), stypes):
             if one.batch == SHARE and stype == "ragged":
                 raise OpError(f"{self._op.name} takes no ragged {one.name}, which all rows share")
         return ("ragged",) * len(self._op.output_names(a))
@@ -128,9 +128,9 @@ class _ByValues:
 
     def recorded(self, a: Any, env: Env, takes_rows: Sequence[bool], *inputs: Any) -> Any:
         """Run on the values; what comes out carries their history."""
-        like = agreeing(self._op.name, inputs)
+        like = first_ragged(self._op.name, inputs)
         self.check_axes(a, len(like.shape))
-        declared = self._op.wanted(a, len(inputs))
+        declared = self._op.active_inputs(a, len(inputs))
         values = [
             _values(value, like, one.kind, self._op) for value, one in zip(inputs, declared, strict=True)
         ]
@@ -146,7 +146,7 @@ class _ByValues:
         stypes = None if rule is None else rule.storage(a, kinds)
         if rule is not None and stypes is not None:
             return SparseCall(self._op, rule, stypes, takes_rows)(a, env, *values)
-        note_fallback(self._op.name, kinds)
+        log_fallback(self._op.name, kinds)
         return self._op.run(a, env, *map(densify, values))
 
     def check_axes(self, a: Any, rank: int) -> None:
@@ -172,12 +172,12 @@ def _values(value: Any, like: Ragged, kind: str, op: Op) -> Any:
 
 
 @cache
-def rule_by_values(op: Op) -> SparseRule | None:
+def rowwise_rule(op: Op) -> SparseRule | None:
     """Return what an operator does with ragged inputs; None if it does not work row by row."""
-    if not _works_by_rows(op):
+    if not _is_rowwise(op):
         return None
-    made = _ByValues(op)
+    made = _RowwiseOperator(op)
     return SparseRule(made.storage, made.run, None, made.grad_storage, made.recorded, check=made.check_axes)
 
 
-find_ragged_rules_by(rule_by_values)
+add_ragged_rule_finder(rowwise_rule)

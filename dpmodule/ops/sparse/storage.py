@@ -101,7 +101,7 @@ class Sparse:
         return found
 
     def is_floating_point(self) -> bool:
-        """Say whether elements have fractions, and so gradients."""
+        """Return True if elements have fractions, and so gradients."""
         return self.values.is_floating_point()
 
     def is_contiguous(self) -> bool:
@@ -109,7 +109,7 @@ class Sparse:
         return True
 
 
-class Rows(Sparse):
+class RowSparse(Sparse):
     """Some rows (slices along the first axis) of a tensor; the others are zero.
 
     Args:
@@ -126,16 +126,16 @@ class Rows(Sparse):
         self.rows, self.values, self.shape = rows, values, tuple(shape)
         self.anchor = self.home = None
 
-    def to(self, device: torch.device) -> Rows:
+    def to(self, device: torch.device) -> RowSparse:
         if self.device == device:
             return self
-        return Rows(self.rows.to(device), self.values.to(device), self.shape)
+        return RowSparse(self.rows.to(device), self.values.to(device), self.shape)
 
-    def replaced(self, values: Tensor) -> Rows:
-        return Rows(self.rows, values, self.shape)
+    def replaced(self, values: Tensor) -> RowSparse:
+        return RowSparse(self.rows, values, self.shape)
 
-    def emptied(self) -> Rows:
-        return Rows(self.rows[:0], self.values[:0], self.shape)
+    def emptied(self) -> RowSparse:
+        return RowSparse(self.rows[:0], self.values[:0], self.shape)
 
     def dense(self) -> Tensor:
         if self.rows.numel() == self.shape[0]:
@@ -159,13 +159,13 @@ class Rows(Sparse):
         return found.view(*numbers.shape, *self.shape[1:])
 
 
-def rows_added(records: Sequence[Rows]) -> Rows:
+def add_rows(records: Sequence[RowSparse]) -> RowSparse:
     """Return the sum of records of one shape and device, in order; every row that one of them stores is stored."""
     rows, places = torch.unique(torch.cat([one.rows for one in records]), return_inverse=True)
     total = records[0].values.new_zeros((rows.numel(), *records[0].shape[1:]))
     for one, part in zip(records, places.split([one.rows.numel() for one in records]), strict=True):
         total.index_add_(0, part, one.values)
-    return Rows(rows, total, records[0].shape)
+    return RowSparse(rows, total, records[0].shape)
 
 
 class Csr(Sparse):
@@ -199,10 +199,10 @@ class Csr(Sparse):
     def of_dense(cls, dense: Tensor) -> Csr:
         """Return a dense matrix with those elements stored that are not zero."""
         rows, columns = dense.ne(0).nonzero(as_tuple=True)
-        return cls.from_places(rows, columns.contiguous(), dense[rows, columns], dense.shape)
+        return cls.from_coordinates(rows, columns.contiguous(), dense[rows, columns], dense.shape)
 
     @classmethod
-    def from_places(cls, rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> Csr:
+    def from_coordinates(cls, rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> Csr:
         """Return the matrix of elements given with their rows, which ascend."""
         starts = rows.new_zeros(shape[0] + 1)
         starts[1:] = rows.bincount(minlength=shape[0]).cumsum(0)
@@ -339,8 +339,8 @@ class Ragged(Sparse):
         numbers: Tensor = self._known["rows"]
         return numbers
 
-    def has_rows_of(self, other: Ragged) -> bool:
-        """Say whether another value's rows are as long as these."""
+    def has_same_rows(self, other: Ragged) -> bool:
+        """Return True if another value's rows are as long as these."""
         return self.offsets is other.offsets or torch.equal(self.offsets, other.offsets)
 
     def range(self, begin: int, end: int) -> Ragged:
