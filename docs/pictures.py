@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
-from dpmodule.graph.layers import Layers, way
+from dpmodule.graph.layered_layout import Layers, way
 from dpmodule.markup import LINE, text
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,7 +10,7 @@ import torch
 
 from .. import mode as flags
 from ..base import ArgumentError, ShapeError
-from ..executor.body import CompiledBody
+from ..executor.subgraph_function import CompiledBody
 from ..graph import Graph, Node
 from ..initializer import Xavier
 from ..ops.shapes import known

@@ -16,7 +16,7 @@ import torch
 from ..base import ArgumentError, ShapeError
 from ..context import cpu
 from ..executor import allocate
-from ..executor.storage import Storage, declared_storage, storage_of
+from ..executor.storage_types import Storage, declared_storage, storage_of
 from ..graph import Graph, Node, infer_shapes
 from ..initializer import InitDesc
 from ..ndarray import NDArray

@@ -12,11 +12,11 @@ from .options import RunOptions as RunOptions
 from .options import grad_reqs as grad_reqs
 from .options import run_options as run_options
 from .passes import disabled as disabled
-from .placement import Placement as Placement
-from .placement import placement as placement
+from .device_placement import Placement as Placement
+from .device_placement import placement as placement
 
 __all__ = ["Executor"]
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, {"compiled": "", "cuda_graphs": "", "recompute": "", "recorded": ""}
+    __name__, __all__, {"compiled": "", "cuda_graphs": "", "recompute": "", "cuda_graph_mode": ""}
 )

@@ -20,9 +20,9 @@ from ..ndarray.sparse_base import BaseSparseNDArray
 from ..ops.dtypes import name_of
 from ..ops.shapes import known, prod
 from .memory import allocate
-from .placement import Placement
+from .device_placement import Placement
 from .sparse_arrays import all_rows, allocate_as, is_sparse, kinds_of, stored_bytes
-from .storage import Storage, check_axes, storage_of
+from .storage_types import Storage, check_axes, storage_of
 
 _RAW = attrgetter("raw")
 

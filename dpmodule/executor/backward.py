@@ -22,7 +22,7 @@ from .error_location import backward_error, head_error
 from .gradients import asks_gradient, required
 from .lowering import LossHead
 from .memory import allocate
-from .runs import Run, Starts, heads_of
+from .recorded_run import Run, Starts, heads_of
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse
 
 _RAW, _STORED, _SEED = attrgetter("raw"), attrgetter("stored"), itemgetter(2)

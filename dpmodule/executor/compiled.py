@@ -21,7 +21,7 @@ from ..ops.spec import Env
 from .lowering import Lowered, Step
 from .passes.rnn_chains.kernels import Recurrence
 from .program import Forward, Program
-from .run_strategies import Way
+from .execution_mode import Way
 
 _LONGEST = 300
 """How many letters of an error a warning shows."""

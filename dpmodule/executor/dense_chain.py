@@ -28,7 +28,7 @@ from .interpreter import StepFailed
 from .lowering import Lowered
 from .packed_weights import packed
 from .program import Forward, Program
-from .run_strategies import Way
+from .execution_mode import Way
 from .sparse_arrays import is_sparse
 
 Tell = Callable[[torch.Tensor, torch.Tensor], None]

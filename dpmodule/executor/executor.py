@@ -25,7 +25,7 @@ from ..ops.user_code import is_users
 from . import packed_weights
 from .arrays import Binding, BoundArrays, assign, resize, show_in
 from .backward import Backward, Listener, deliver
-from .body import CompiledBody
+from .subgraph_function import CompiledBody
 from .dense_chain import DenseChains
 from .error_location import forward_error
 from .gradients import given_gradients, resting_states
@@ -34,15 +34,15 @@ from .malloc import settle
 from .memory import reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
-from .run_strategies import Interpreted, Way
-from .runs import PreparedProgram, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
+from .execution_mode import Interpreted, Way
+from .recorded_run import PreparedProgram, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
 from .sparse_arrays import allocate_as, is_sparse, stored_bytes
 
 if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
     from .explanation import ExecutorExplanation, MemoryUse
     from .inspection import Inspection
-    from .measuring import Rehearsal
+    from .measurement import Rehearsal
 
 _RAW = attrgetter("raw")
 
@@ -294,7 +294,7 @@ class Executor:
 
             return Compiled(self._options.compile)
         if self._options.cuda_graphs:
-            from .recorded import Recorded
+            from .cuda_graph_mode import Recorded
 
             me = weakref.proxy(self)
             return Recorded(
@@ -757,7 +757,7 @@ class Executor:
 
         Nothing of it stays: outputs, gradients, states, what backward needs and random numbers are as before.
         """
-        from .measuring import Rehearsal  # only few programs ask
+        from .measurement import Rehearsal  # only few programs ask
 
         prepared = self._prepare(is_train, is_train)
         program, env, shaped, forward = prepared

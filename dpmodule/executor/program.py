@@ -23,8 +23,8 @@ from ..graph import Graph
 from . import passes
 from .lowering import Lowered, Step, lower
 from .passes.mirror import Policy, marked, policy
-from .placement import move_between, own_environments
-from .storage import Storage
+from .device_placement import move_between, own_environments
+from .storage_types import Storage
 
 if TYPE_CHECKING:
     from .passes.fused_convolutions import ConvolutionRun

@@ -21,7 +21,7 @@ from ..devices.single_thread import single_thread
 from ..graph import Graph, Node
 from ..ndarray import NDArray
 from ..ops.spec import AUX, LABEL
-from .storage import declared_storage, storage_of
+from .storage_types import declared_storage, storage_of
 from .torch_writer import ModulePlan, is_safe_in_source, sizes_of, written
 
 

@@ -13,11 +13,11 @@ from .node import Graph as Graph
 from .node import Node as Node
 
 if typing.TYPE_CHECKING:
-    from .serial import from_json as from_json
-    from .serial import input_versions as input_versions
-    from .serial import to_json as to_json
+    from .serialization import from_json as from_json
+    from .serialization import input_versions as input_versions
+    from .serialization import to_json as to_json
 
-_LATER = {"serial": "from_json input_versions to_json"}
+_LATER = {"serialization": "from_json input_versions to_json"}
 
 __all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER)]
 

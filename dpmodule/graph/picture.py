@@ -9,7 +9,7 @@ from unicodedata import east_asian_width
 from ..base import Shape
 from ..markup import LINE, text
 from ..ops.spec import AUX, PARAM
-from .layers import Layers, way
+from .layered_layout import Layers, way
 from .node import Graph, Node
 
 _MOST_OPERATORS = 200

@@ -22,7 +22,7 @@ from ..base import (
     dtype_name,
 )
 from ..context import cpu
-from ..executor.storage import declared_storage
+from ..executor.storage_types import declared_storage
 from ..io import DataBatch, DataDesc
 from ..module.class_labels import FedNetwork, find_wrong_label, reads_classes
 from ..ndarray import NDArray

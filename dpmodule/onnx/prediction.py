@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import ArgumentError, did_you_mean, dtype_name
-from ..executor.storage import declared_storage
+from ..executor.storage_types import declared_storage
 from ..graph import Entry, Graph, Node
 from ..ndarray import NDArray
 from ..ops import get as get_op

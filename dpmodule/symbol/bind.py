@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, context_of, current_context
-from ..executor import Binding, Executor, Placement, allocate, from_pool, grad_reqs, placement
+from ..executor import Binding, Executor, Placement, allocate, from_pool, grad_reqs, device_placement
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
-from ..executor.storage import declared_storage, gradient_storage, storage_of
+from ..executor.storage_types import declared_storage, gradient_storage, storage_of
 from ..graph import Graph, Node, infer_shapes, infer_types
 from ..graph.infer import allocated, read_shape
 from ..ndarray import NDArray

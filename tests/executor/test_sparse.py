@@ -7,7 +7,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
-from dpmodule.executor.storage import gradient_storage, storage_of
+from dpmodule.executor.storage_types import gradient_storage, storage_of
 from helpers.largest import Largest
 
 S = mx.sym.sparse

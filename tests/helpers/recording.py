@@ -2,7 +2,7 @@
 
 import torch
 
-from dpmodule.executor import recorded
+from dpmodule.executor import cuda_graph_mode
 from dpmodule.executor.cuda_graphs import RecordedOutputs
 
 __all__ = ["FakeDriver"]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...base import ArgumentError, ShapeError, dtype_name
 from ...context import Context
-from ...executor import PLAIN, Binding, Executor, RunOptions, from_pool, placement
+from ...executor import PLAIN, Binding, Executor, RunOptions, from_pool, device_placement
 from ...executor.gradients import check_differentiable
 from ...executor.sparse_arrays import allocate_as
-from ...executor.storage import declared_storage, gradient_storage, storage_of
+from ...executor.storage_types import declared_storage, gradient_storage, storage_of
 from ...graph import infer_shapes, infer_types
 from ...io import DataDesc
 from ...ndarray import NDArray

@@ -10,7 +10,7 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import (
+from .shape_helpers import (
     LONGEST,
     common_shape,
     dynamic,

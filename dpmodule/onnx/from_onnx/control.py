@@ -11,7 +11,7 @@ from ...graph import Entry, Graph, Node
 from ...ops import get
 from .build import GraphBuilder, GraphScope, NodeCall, Translator
 from .check import Refused
-from .forms import LONGEST, in_order, normal, positions, squeeze, unsqueeze
+from .shape_helpers import LONGEST, in_order, normal, positions, squeeze, unsqueeze
 from .index import selected
 from .value import Dims, OnnxValue, Sizes
 

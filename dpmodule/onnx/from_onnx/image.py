@@ -10,7 +10,7 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import dynamic, expand, filled, normal, positions, reshape, transpose, unsqueeze
+from .shape_helpers import dynamic, expand, filled, normal, positions, reshape, transpose, unsqueeze
 from .index import selected
 from .value import OnnxValue, Sizes
 

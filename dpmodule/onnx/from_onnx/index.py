@@ -9,7 +9,7 @@ import torch
 from .array import cut
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import expand, normal, positions, reshape, squeeze
+from .shape_helpers import expand, normal, positions, reshape, squeeze
 from .value import Dims, OnnxValue, Sizes
 
 _COUNTS: tuple[Sizes, ...] = ((29, 31, 37), (41, 43, 59), (47, 71, 53), (61, 73, 67))

@@ -11,7 +11,7 @@ import torch
 from .array import padded
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import filled, normal, paired, reshape, unsqueeze
+from .shape_helpers import filled, normal, paired, reshape, unsqueeze
 from .value import OnnxValue, Sizes
 
 _LOWEST = {"float16": -65504.0, "bfloat16": -3.0e38, "float32": -3.4e38, "float64": -1e308}

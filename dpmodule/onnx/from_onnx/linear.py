@@ -9,7 +9,7 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import expand, reshape, squeeze, transpose, unsqueeze
+from .shape_helpers import expand, reshape, squeeze, transpose, unsqueeze
 from .value import Dims, OnnxValue, same_type
 
 

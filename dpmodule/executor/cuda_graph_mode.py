@@ -11,7 +11,7 @@ from .arrays import BoundArrays
 from .backward import Backward
 from .cuda_graphs import RecordedOutputs, Recorder, driver_of, reason_against
 from .program import Program
-from .run_strategies import Way
+from .execution_mode import Way
 
 _logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from ..ops.spec import Env
 from ..ops.user_code import is_users
 from .error_location import forward_error
 from .program import Program, program_of
-from .storage import Storage
+from .storage_types import Storage
 
 _MOST_SHAPES = 256
 

@@ -20,7 +20,7 @@ from ..ops.spec import Env
 from .dense_chain import run_backward
 from .interpreter import call_step, record_by_step, step_gradients
 from .program import Forward, Program
-from .runs import Starts, heads_of
+from .recorded_run import Starts, heads_of
 
 _BACKWARD = "dpmodule backward"
 """Name under which the beginning of backward is found in a recording."""
