@@ -13,7 +13,7 @@ from .options import grad_reqs as grad_reqs
 from .options import run_options as run_options
 from .passes import disabled as disabled
 from .device_placement import Placement as Placement
-from .device_placement import placement as placement
+from .device_placement import place_nodes as place_nodes
 
 __all__ = ["Executor"]
 

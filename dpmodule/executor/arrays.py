@@ -22,7 +22,7 @@ from ..ops.shapes import known, prod
 from .memory import allocate
 from .device_placement import Placement
 from .sparse_arrays import all_rows, allocate_as, is_sparse, kinds_of, stored_bytes
-from .storage_types import Storage, check_axes, storage_of
+from .storage_types import StorageTypes, check_axes, infer_storage_types
 
 _RAW = attrgetter("raw")
 
@@ -110,7 +110,7 @@ class BoundArrays:
     types: Mapping[Node, Any]
     stypes: Mapping[str, str]
     stored: frozenset[int]
-    storage: Storage | None
+    storage: StorageTypes | None
 
     @classmethod
     def of(cls, binding: Binding) -> BoundArrays:
@@ -121,7 +121,7 @@ class BoundArrays:
         every = {**args, **aux}
         stypes = {name: stype for name, stype in (binding.stypes or {}).items() if stype == "row_sparse"}
         shapes = binding.shapes or infer_shapes(graph, {k: v.shape for k, v in every.items()})
-        storage = storage_of(graph, {**stypes, **kinds_of(every)})
+        storage = infer_storage_types(graph, {**stypes, **kinds_of(every)})
         if storage is not None:
             check_axes(storage, shapes)
         return cls(
@@ -153,7 +153,7 @@ class BoundArrays:
         return list(dict.fromkeys((self.context, *self.places.values())))
 
     @property
-    def place_key(self) -> tuple[Context, ...]:
+    def device_key(self) -> tuple[Context, ...]:
         """The context of the executor, then that of each node; empty if all of them run on one."""
         if not self.places:
             return ()
@@ -270,7 +270,7 @@ def _resized(name: str, array: NDArray, shape: tuple[int, ...], grow: bool) -> N
     return allocate(shape, array.context, dtype_name(array.dtype))
 
 
-def show_in(array: NDArray, other: NDArray) -> None:
+def write_into(array: NDArray, other: NDArray) -> None:
     """Write an array to the head of the memory of another one, if that is large enough.
 
     Shape:

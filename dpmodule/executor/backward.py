@@ -19,10 +19,10 @@ from ..ops.user_code import is_users
 from .arrays import BoundArrays
 from .dense_chain import run_backward
 from .error_location import backward_error, head_error
-from .gradients import asks_gradient, required
+from .gradients import needs_head_gradient, required
 from .lowering import LossHead
 from .memory import allocate
-from .recorded_run import Run, Starts, heads_of
+from .recorded_run import RecordedRun, HeadGradients, heads_of
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse
 
 _RAW, _STORED, _SEED = attrgetter("raw"), attrgetter("stored"), itemgetter(2)
@@ -114,10 +114,10 @@ class Backward:
             i: number of the output.
         """
         if given is None and not self._ignores_gradient[i]:
-            self._ignores_gradient[i] = not asks_gradient(self._graph.heads[i][0], self._names)
+            self._ignores_gradient[i] = not needs_head_gradient(self._graph.heads[i][0], self._names)
         return self._ignores_gradient[i]
 
-    def starts(self, run: Run, given: Sequence[torch.Tensor | None], outputs: Sequence[NDArray]) -> Starts:
+    def starts(self, run: RecordedRun, given: Sequence[torch.Tensor | None], outputs: Sequence[NDArray]) -> HeadGradients:
         """Return where backward starts.
 
         Shape:
@@ -168,7 +168,7 @@ class Backward:
         return tell
 
     def gradients(
-        self, run: Run, starts: Starts, listener: Listener | None = None
+        self, run: RecordedRun, starts: HeadGradients, listener: Listener | None = None
     ) -> Sequence[torch.Tensor | None]:
         """Run the engine; return what it finds for each gradient array, None for what no head depends on.
 
@@ -207,7 +207,7 @@ class Backward:
         return [next(rest) if alias.requires_grad else None for alias in run.aliases]
 
     def differentiate(
-        self, run: Run, starts: Starts, outputs: Sequence[NDArray], listener: Listener | None = None
+        self, run: RecordedRun, starts: HeadGradients, outputs: Sequence[NDArray], listener: Listener | None = None
     ) -> None:
         """Compute the gradients and deliver them into their arrays.
 
@@ -258,7 +258,7 @@ def _seed_at(
     loss: LossHead,
     env: Env,
     out: torch.Tensor,
-    run: Run,
+    run: RecordedRun,
     made: Sequence[torch.Tensor | None],
     root: torch.Tensor,
 ) -> torch.Tensor:

@@ -21,7 +21,7 @@ from ..ops.spec import Env
 from .lowering import Lowered, Step
 from .passes.rnn_chains.kernels import Recurrence
 from .program import Forward, Program
-from .execution_mode import Way
+from .execution_mode import ExecutionMode
 
 _LONGEST = 300
 """How many letters of an error a warning shows."""
@@ -78,7 +78,7 @@ def _to_compile(program: Program) -> Forward:
     return types.FunctionType(plain.__code__.replace(), names, plain.__name__)
 
 
-class Compiled(Way):
+class CompiledMode(ExecutionMode):
     """Programs run as `torch.compile` makes them."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:

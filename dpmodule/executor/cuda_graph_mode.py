@@ -1,4 +1,4 @@
-"""`Recorded`: runs on a GPU are recorded in CUDA graphs and replayed."""
+"""`CudaGraphMode`: runs on a GPU are recorded in CUDA graphs and replayed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .arrays import BoundArrays
 from .backward import Backward
 from .cuda_graphs import RecordedOutputs, Recorder, driver_of, reason_against
 from .program import Program
-from .execution_mode import Way
+from .execution_mode import ExecutionMode
 
 _logger = logging.getLogger(__name__)
 
 
-class Recorded(Way):
+class CudaGraphMode(ExecutionMode):
     """Forward for prediction, and forward with backward in one, are recorded once they repeat, and then replayed.
 
     Separate calls of `forward` in training mode and `backward` run as always, and so does everything on other devices

@@ -43,7 +43,7 @@ _SAFE = frozenset(
     squeeze stack sum take tanh tile transpose where zeros_like
     """.split()  # noqa: SIM905  # many lines as a list
 )
-"""Operators known to make Python wait for nothing; a rehearsal checks it."""
+"""Operators known to make Python wait for nothing; a trial_run checks it."""
 
 _WAITS = "synchronizing CUDA operation"
 """What torch's warning about a call that waits for the GPU says."""

@@ -28,7 +28,7 @@ from .interpreter import StepFailed
 from .lowering import Lowered
 from .packed_weights import packed
 from .program import Forward, Program
-from .execution_mode import Way
+from .execution_mode import ExecutionMode
 from .sparse_arrays import is_sparse
 
 Tell = Callable[[torch.Tensor, torch.Tensor], None]
@@ -220,7 +220,7 @@ def run_backward(
     return torch_private.run_backward(roots, seeds, inputs=tuple(leaves))
 
 
-class DenseChains(Way):
+class DenseChainMode(ExecutionMode):
     """Programs run as the functions that are generated, but for perceptrons."""
 
     def __init__(self, arrays: BoundArrays) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Placement = Mapping[Node, Context]
 
 
-def placement(graph: Graph, ctx: Context, group2ctx: Mapping[str, ContextLike] | None) -> Placement:
+def place_nodes(graph: Graph, ctx: Context, group2ctx: Mapping[str, ContextLike] | None) -> Placement:
     """Return the context of every node; empty if all of them run on `ctx`.
 
     Args:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
 
 
-class Way:
+class ExecutionMode:
     """How an executor's programs are run: as the functions that are generated, where no other way is asked for.
 
     Attributes:
@@ -49,7 +49,7 @@ class Way:
         return ""
 
 
-class Interpreted(Way):
+class InterpretedMode(ExecutionMode):
     """Programs run step by step, and a monitor is shown what steps make.
 
     Args:

@@ -23,26 +23,26 @@ from ..ops.exposure import written
 from ..ops.sparse import leaf_of, stored_as
 from ..ops.user_code import is_users
 from . import packed_weights
-from .arrays import Binding, BoundArrays, assign, resize, show_in
+from .arrays import Binding, BoundArrays, assign, resize, write_into
 from .backward import Backward, Listener, deliver
-from .subgraph_function import CompiledBody
-from .dense_chain import DenseChains
+from .subgraph_function import SubgraphFunction
+from .dense_chain import DenseChainMode
 from .error_location import forward_error
-from .gradients import given_gradients, resting_states
+from .gradients import convert_head_gradients, frozen_states
 from .interpreter import StepFailed, backward_by_node
 from .malloc import settle
 from .memory import reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
-from .execution_mode import Interpreted, Way
-from .recorded_run import PreparedProgram, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
+from .execution_mode import InterpretedMode, ExecutionMode
+from .recorded_run import PreparedProgram, RecordedRun, HeadGradients, heads_of, prepare, repeating, seeds_of, with_float_integers
 from .sparse_arrays import allocate_as, is_sparse, stored_bytes
 
 if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
     from .explanation import ExecutorExplanation, MemoryUse
     from .inspection import Inspection
-    from .measurement import Rehearsal
+    from .measurement import TrialRun
 
 _RAW = attrgetter("raw")
 
@@ -96,20 +96,20 @@ class Executor:
             settle(4 * self.size)
         self._backward = Backward(arrays, self.size)
         self._probes = [_probe_of(node, out) for (node, _), out in zip(self.graph.heads, self._outputs)]
-        self._resting = {
+        self._frozen = {
             arrays.slots[name]
-            for name in resting_states(self.graph, (n for n, g in arrays.grads.items() if g is not None))
+            for name in frozen_states(self.graph, (n for n, g in arrays.grads.items() if g is not None))
         }
         # how it runs
-        self._usual = self._usual_way()
-        self._way = self._usual
+        self._default_mode = self._make_default_mode()
+        self._mode = self._default_mode
         self._prepared: dict[tuple[bool, bool, bool], PreparedProgram] = {}
         self._memos: dict[Node, dict[Any, Any]] = {}
         self._aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._elder: weakref.ref[Executor] | None = None
+        self._reshaped_from: weakref.ref[Executor] | None = None
         # what the last run has left
         self._last_mode: bool | None = None
-        self._run: Run | None = None
+        self._run: RecordedRun | None = None
         self._borrowed: dict[int, torch.Tensor] = {}
         self._random_states: Sequence[torch.Tensor] = []
         self._before: list[tuple[int, torch.Tensor]] = []
@@ -287,32 +287,32 @@ class Executor:
 
     # how it runs
 
-    def _usual_way(self) -> Way:
+    def _make_default_mode(self) -> ExecutionMode:
         """Return how programs are run while no monitor watches."""
         if self._options.compile is not None:
-            from .compiled import Compiled  # only few programs ask
+            from .compiled import CompiledMode  # only few programs ask
 
-            return Compiled(self._options.compile)
+            return CompiledMode(self._options.compile)
         if self._options.cuda_graphs:
-            from .cuda_graph_mode import Recorded
+            from .cuda_graph_mode import CudaGraphMode
 
             me = weakref.proxy(self)
-            return Recorded(
+            return CudaGraphMode(
                 self._arrays, self._backward, lambda is_train: me.program(is_train), lambda t: me._work(t)
             )
-        return DenseChains(self._arrays)
+        return DenseChainMode(self._arrays)
 
     def _prepare(self, recorded: bool, is_train: bool) -> PreparedProgram:
         """Return the program for a forward that backward may follow, or not, in training mode, or not."""
-        way, options = self._way, self._options
+        way, options = self._mode, self._options
         found = self._prepared.get((recorded, is_train, way.watched))
         if found is None:
             program = program_of(
                 self.graph,
                 recorded,
-                self._arrays.place_key,
+                self._arrays.device_key,
                 self._arrays.storage,
-                CompiledBody,
+                SubgraphFunction,
                 watched=way.watched,
                 compiled=options.compile is not None,
                 mirror=options.mirror,
@@ -329,9 +329,9 @@ class Executor:
         """
         return self._prepare(is_train, is_train).program
 
-    def way_to_run(self, is_train: bool) -> str:
+    def execution_mode(self, is_train: bool) -> str:
         """Return how the program is run, where options ask for more than calling it; "" where they do not."""
-        return self._usual.state(self.program(is_train), is_train)
+        return self._default_mode.state(self.program(is_train), is_train)
 
     def set_monitor_callback(
         self, callback: Callable[[str, NDArray], None] | None, monitor_all: bool = False
@@ -348,12 +348,12 @@ class Executor:
             monitor_all: also show every operator's inputs.
         """
         if callback is None:
-            self._way = self._usual
+            self._mode = self._default_mode
             return
-        self._way = Interpreted(callback, monitor_all, self.context)
+        self._mode = InterpretedMode(callback, monitor_all, self.context)
         for key, found in self._prepared.items():
             if key[2]:  # for the monitor before
-                self._prepared[key] = found._replace(forward=self._way.forward(found.program))
+                self._prepared[key] = found._replace(forward=self._mode.forward(found.program))
 
     def watch_as(self, other: Executor) -> None:
         """Take over another executor's monitor callback.
@@ -370,7 +370,7 @@ class Executor:
         Shape:
             what the callback gets: as the output or input that it is called for.
         """
-        return self._way.monitor if isinstance(self._way, Interpreted) else (None, False)
+        return self._mode.monitor if isinstance(self._mode, InterpretedMode) else (None, False)
 
     # forward
 
@@ -412,13 +412,13 @@ class Executor:
         Args:
             inputs: tensors, or records of CSR matrices, by argument name, of the bound shapes, types and device.
         """
-        if self._way.replays and not is_train and self._replayed(False, inputs):
+        if self._mode.replays and not is_train and self._replayed(False, inputs):
             return
         arrays = self._arrays
         self._borrowed = dict(zip(map(arrays.slots.__getitem__, inputs), inputs.values())) if inputs else {}
         self._run = None
         self._last_mode = is_train
-        prepared = self._prepared.get((is_train, is_train, self._way.watched))
+        prepared = self._prepared.get((is_train, is_train, self._mode.watched))
         prepared = prepared or self._prepare(is_train, is_train)
         program = prepared.program
         if program.random:
@@ -436,7 +436,7 @@ class Executor:
             handle.raw = own if own.is_contiguous() else own.contiguous()
             handle.pinned = False
         self._given_up = False
-        if self._elder is not None:
+        if self._reshaped_from is not None:
             self._show_elder()
         if program.low.mutated or program.written:
             self._commit(program, result[3], at_once=True)
@@ -445,7 +445,7 @@ class Executor:
         if is_train:
             if packed_weights.entries:
                 packed_weights.drop_changed()
-            self._run = Run(prepared, values, aliases, *result[1:])
+            self._run = RecordedRun(prepared, values, aliases, *result[1:])
 
     def _inputs(self, recorded: bool) -> tuple[list[Any], list[Any]]:
         """Return the tensors of all variables, and which of them want a gradient; aliases where it is recorded.
@@ -488,7 +488,7 @@ class Executor:
         except Exception as error:
             # no name may be given to an error: its traceback would keep it, and all tensors here
             if not isinstance(error, StepFailed):
-                shown = self._way.watched and prepared.forward is not prepared.program.forward
+                shown = self._mode.watched and prepared.forward is not prepared.program.forward
                 if shown or is_users(error):  # by the monitor, or users' operators
                     raise
             elif error.__cause__ is not None and is_users(error.__cause__):
@@ -509,7 +509,7 @@ class Executor:
         before = []
         with torch.no_grad():
             for (slot, _, now), new in zip(program.low.mutated, mutated):
-                if now is at_once and new is not None and (at_once or slot not in self._resting):
+                if now is at_once and new is not None and (at_once or slot not in self._frozen):
                     array = self._arrays.variables[slot]
                     if not at_once:
                         before.append((slot, array.raw.clone()))
@@ -518,7 +518,7 @@ class Executor:
 
     def _follow(self, elder: Executor) -> None:
         """Become what `reshape` has made from another executor."""
-        self._elder = weakref.ref(elder)
+        self._reshaped_from = weakref.ref(elder)
         self.watch_as(elder)
 
     def _show_elder(self) -> None:
@@ -526,19 +526,19 @@ class Executor:
 
         In MXNet both have the same memory. Here an executor that has run keeps what it computed.
         """
-        elder = self._elder() if self._elder is not None else None
+        elder = self._reshaped_from() if self._reshaped_from is not None else None
         if elder is None or elder.has_run or self._arrays.storage is not None:
-            self._elder = None
+            self._reshaped_from = None
             return
         for own, old in zip(self._outputs, elder.outputs):
-            show_in(own, old)
+            write_into(own, old)
 
     def _replayed(self, is_train: bool, inputs: Mapping[str, Any] | None) -> bool:
         """Let a whole run be done at once, and show what it makes; say whether it was done."""
-        if self._elder is not None:
+        if self._reshaped_from is not None:
             return False
         self._borrowed = {}
-        results = self._way.replay(is_train, inputs)
+        results = self._mode.replay(is_train, inputs)
         if results is None:
             return False
         self._random_states = results.random_states
@@ -566,7 +566,7 @@ class Executor:
                 return RecordedOutputs(outputs, [])
             for handle, out in zip(self._outputs, outputs):  # losses read them
                 handle.raw = out
-            run = Run(prepared, values, aliases, *result[1:])
+            run = RecordedRun(prepared, values, aliases, *result[1:])
             grads = self._backward.gradients(run, self._starts(run, [None] * len(outputs)))
             self._commit(prepared.program, result[3], at_once=False)
             return RecordedOutputs(outputs, apart(grads, [*values, *outputs]))
@@ -618,7 +618,7 @@ class Executor:
         if out_grads is None:
             given: list[torch.Tensor | None] = [None] * len(outputs)
         else:
-            given = given_gradients(out_grads, self.graph.output_names, outputs, backward.targets)
+            given = convert_head_gradients(out_grads, self.graph.output_names, outputs, backward.targets)
         if not backward.slots:
             return
         first = self._run is not None
@@ -627,14 +627,14 @@ class Executor:
             listener = None  # torch computes for each device in a thread of its own
         if backward.integers or out_grads is not None and backward.dense_only and _any_integers(given):
             with self._repeating(run.prepared.program):
-                run = with_carriers(run, backward.slots)
+                run = with_float_integers(run, backward.slots)
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
         try:
             starts = backward.starts(run, given, outputs)
             self._run = None
-            if isinstance(self._way, Interpreted):
-                self._show_backward(run, starts, self._way)
+            if isinstance(self._mode, InterpretedMode):
+                self._show_backward(run, starts, self._mode)
             backward.differentiate(run, starts, outputs, listener)
         finally:
             torch.set_grad_enabled(before)
@@ -651,7 +651,7 @@ class Executor:
             self._arrays.variables[slot].overwrite(values)
         self._before = []
 
-    def _starts(self, run: Run, given: Sequence[torch.Tensor | None]) -> Starts:
+    def _starts(self, run: RecordedRun, given: Sequence[torch.Tensor | None]) -> HeadGradients:
         """Return where backward of the last forward, or a repetition of it, starts."""
         return self._backward.starts(run, given, self._outputs)
 
@@ -659,16 +659,16 @@ class Executor:
         """Let the last forward be repeated inside the block without changing random numbers and states."""
         return repeating(program, self._contexts, self._random_states, self._arrays.variables)
 
-    def _run_again(self, is_train: bool) -> Run:
+    def _run_again(self, is_train: bool) -> RecordedRun:
         """Repeat the last forward with the random numbers it drew, for backward alone: no output changes."""
         prepared = self._prepare(True, is_train)
-        if self._way.watched:
+        if self._mode.watched:
             prepared = prepared._replace(forward=prepared.program.forward)
         with self._repeating(prepared.program):
             values, aliases = self._inputs(recorded=True)
-            return Run(prepared, values, aliases, *self._execute(prepared, values, True)[1:])
+            return RecordedRun(prepared, values, aliases, *self._execute(prepared, values, True)[1:])
 
-    def _show_backward(self, run: Run, starts: Starts, way: Interpreted) -> None:
+    def _show_backward(self, run: RecordedRun, starts: HeadGradients, way: InterpretedMode) -> None:
         """Show the monitor every operator's gradients; costs a further forward and backward."""
         program, env, shaped, _ = run.prepared
         with self._repeating(program):
@@ -685,7 +685,7 @@ class Executor:
             inputs: see `run`.
             listener: see `backward`.
         """
-        if not (self._way.replays and self._replayed(True, inputs)):
+        if not (self._mode.replays and self._replayed(True, inputs)):
             self.run(True, inputs)
             self.backward(None, True, listener)
 
@@ -696,7 +696,7 @@ class Executor:
 
     def set_aside(self) -> None:
         """Hear that an executor for other shapes runs from now on; this one may come back."""
-        self._usual.forget()
+        self._default_mode.forget()
 
     def release(self) -> bool:
         """Give up outputs and what backward would need; handles of outputs taken before keep their values.
@@ -704,7 +704,7 @@ class Executor:
         Returns:
             Whether there was something to give up.
         """
-        self._usual.forget()
+        self._default_mode.forget()
         if self._last_mode is None:
             return False
         self._own_inputs()
@@ -752,23 +752,23 @@ class Executor:
     # looking inside
 
     @contextmanager
-    def rehearsal(self, is_train: bool) -> Iterator[Rehearsal]:
+    def trial_run(self, is_train: bool) -> Iterator[TrialRun]:
         """Let the program run inside the block as often as wanted, on the arrays as they are.
 
         Nothing of it stays: outputs, gradients, states, what backward needs and random numbers are as before.
         """
-        from .measurement import Rehearsal  # only few programs ask
+        from .measurement import TrialRun  # only few programs ask
 
         prepared = self._prepare(is_train, is_train)
         program, env, shaped, forward = prepared
-        forward = program.forward if self._way.watched else forward
+        forward = program.forward if self._mode.watched else forward
 
-        def starts(result: tuple[Any, ...]) -> Starts:
+        def starts(result: tuple[Any, ...]) -> HeadGradients:
             ones = [
                 None if self._backward.ignores_head(i, None) else torch.ones_like(leaf_of(root))
                 for i, root in enumerate(result[1])
             ]
-            return self._starts(Run(prepared, values, aliases, *result[1:]), ones)
+            return self._starts(RecordedRun(prepared, values, aliases, *result[1:]), ones)
 
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
@@ -776,7 +776,7 @@ class Executor:
             with self._repeating(program):
                 values, aliases = self._inputs(is_train)
                 gpus = tuple({c.torch_device: c for c in self._contexts if is_gpu(c.torch_device)})
-                yield Rehearsal(program, env, shaped, values, aliases, forward, starts, gpus)
+                yield TrialRun(program, env, shaped, values, aliases, forward, starts, gpus)
         finally:
             torch.set_grad_enabled(before)
 

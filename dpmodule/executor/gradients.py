@@ -36,7 +36,7 @@ def fed_by(graph: Graph, wanted: Iterable[str]) -> set[Node]:
     return found
 
 
-def resting_states(graph: Graph, wanted: Iterable[str]) -> set[str]:
+def frozen_states(graph: Graph, wanted: Iterable[str]) -> set[str]:
     """Return the names of states that backward leaves as they are, as it has no work at the operators that own them.
 
     These are the states of operators below which no gradient is wanted: moving means and variances of layers that
@@ -84,7 +84,7 @@ STOPS = frozenset(
 """Operators that pass no gradient on, so that none need come to them either."""
 
 
-def given_gradients(
+def convert_head_gradients(
     out_grads: Any, names: Sequence[str], outputs: Sequence[NDArray], targets: Iterable[NDArray]
 ) -> list[torch.Tensor | None]:
     """Return the gradient given for each output, in its type and on its device; None where none is given.
@@ -132,7 +132,7 @@ def _checked(name: str, grad: Any, out: NDArray) -> torch.Tensor:
     return tensor
 
 
-def asks_gradient(head: Node, wanted: Collection[str]) -> bool:
+def needs_head_gradient(head: Node, wanted: Collection[str]) -> bool:
     """Say whether an output's gradient gets as far as a wanted one.
 
     It does not if every way down ends in a loss, which ignores it, or in an operator without gradient: a reshaped

@@ -15,7 +15,7 @@ from .arrays import BoundArrays
 from .cost import backward_flops, forward_flops, intermediate_bytes, item_size, working_bytes
 from .explanation import ExecutorExplanation, MemoryHolder, MemoryUse, ProgramSource, StepRow
 from .lowering import Lowered, Step
-from .measurement import Rehearsal, StepTimes, measure_memory, measure_times
+from .measurement import TrialRun, StepTimes, measure_memory, measure_times
 from .program import Program
 from .sparse_arrays import stored_bytes
 from .storage_types import Storage
@@ -30,10 +30,10 @@ class Inspected(Protocol):
     def program(self, is_train: bool) -> Program:
         """Return the program that runs in training mode, or for prediction."""
 
-    def way_to_run(self, is_train: bool) -> str:
+    def execution_mode(self, is_train: bool) -> str:
         """Return how the program is run, where options ask for more than calling it; "" where they do not."""
 
-    def rehearsal(self, is_train: bool) -> AbstractContextManager[Rehearsal]:
+    def trial_run(self, is_train: bool) -> AbstractContextManager[TrialRun]:
         """Let the program run inside the block as often as wanted, on the arrays as they are."""
 
     def held_bytes(self) -> dict[str, int]:
@@ -67,7 +67,7 @@ class Inspection:
         low = self._executor.program(is_train).low
         measured = None
         if times:
-            with self._executor.rehearsal(is_train) as run:
+            with self._executor.trial_run(is_train) as run:
                 measured = measure_times(run, repeats)
         names = set(graph.parameters if parameters is None else parameters)
         rows = _Rows(
@@ -99,7 +99,7 @@ class Inspection:
         working = working_bytes(graph, self._arrays.shapes, types, is_train, self._wanted)
         copies = self._copied_bytes(self._executor.program(is_train).low, types)
         if measure:
-            with self._executor.rehearsal(is_train) as run:
+            with self._executor.trial_run(is_train) as run:
                 forward, backward = measure_memory(run)
         elif working.backward:  # it reads them, too
             copied = sum(size for _, size in copies)
@@ -173,7 +173,7 @@ class Inspection:
         here = [each.name for each in passes.PASSES if (each.training if low.recorded else each.predict)]
         off = tuple(name for name in here if name in low.off)
         idle = tuple(name for name in here if name not in low.off and name not in low.fired)
-        way = self._executor.way_to_run(is_train)
+        way = self._executor.execution_mode(is_train)
         return ProgramSource(low.recorded, program.source, dict(low.fired), idle, off, way)
 
 
@@ -213,7 +213,7 @@ class _Rows:
         types: Mapping[Node, list[str | None]],
         wanted: Collection[str],
         parameters: Collection[str],
-        storage: Storage | None,
+        storage: StorageTypes | None,
     ) -> None:
         self._storage = storage
         self._nodes = graph.nodes  # the program may have been made for another graph, of the same structure

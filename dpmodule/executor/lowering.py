@@ -142,7 +142,7 @@ class _OnDense:
 def lower(
     graph: Graph,
     recorded: bool,
-    storage: Storage | None = None,
+    storage: StorageTypes | None = None,
     body: Callable[[Graph], Any] | None = None,
     is_body: bool = False,
 ) -> Lowered:
@@ -220,7 +220,7 @@ def _lower_node(
     low.steps.append(step)
 
 
-def _on_stored_parts(step: Step, node: Node, storage: Storage) -> None:
+def _on_stored_parts(step: Step, node: Node, storage: StorageTypes) -> None:
     """Let a step work on what sparse values store, or on dense copies of them."""
     if node.op is None:
         return

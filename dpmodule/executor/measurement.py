@@ -20,7 +20,7 @@ from ..ops.spec import Env
 from .dense_chain import run_backward
 from .interpreter import call_step, record_by_step, step_gradients
 from .program import Forward, Program
-from .recorded_run import Starts, heads_of
+from .recorded_run import HeadGradients, heads_of
 
 _BACKWARD = "dpmodule backward"
 """Name under which the beginning of backward is found in a recording."""
@@ -48,7 +48,7 @@ def _medians(rounds: Sequence[Sequence[float]]) -> tuple[float, ...]:
     return tuple(map(_median, zip(*rounds)))
 
 
-def measure_times(run: Rehearsal, repeats: int) -> StepTimes:
+def measure_times(run: TrialRun, repeats: int) -> StepTimes:
     """Run forward, and backward where it may follow, as a whole and step by step, and return how long it takes."""
     wholes: list[tuple[float, float]] = []
     forwards: list[list[float]] = []
@@ -69,7 +69,7 @@ def measure_times(run: Rehearsal, repeats: int) -> StepTimes:
     return StepTimes(_medians(forwards[1:]), _medians(backwards[1:]), whole_forward, whole_backward)
 
 
-def _time_forward(run: Rehearsal) -> list[float]:
+def _time_forward(run: TrialRun) -> list[float]:
     """Run the steps one by one, freeing values where the program does, and return the time of each."""
     low = run.program.low
     known: dict[int, Any] = dict(enumerate(run.values))
@@ -88,7 +88,7 @@ def _time_forward(run: Rehearsal) -> list[float]:
     return times
 
 
-def _time_backward(run: Rehearsal, heads: dict[int, torch.Tensor], loss: float) -> list[float]:
+def _time_backward(run: TrialRun, heads: dict[int, torch.Tensor], loss: float) -> list[float]:
     """Run forward, each step with a recording of its own, then backward step by step; return the time of each."""
     tape = record_by_step(run.program, run.values, run.env, run.shaped)[0]
     grads = dict(heads)
@@ -108,7 +108,7 @@ def _time_backward(run: Rehearsal, heads: dict[int, torch.Tensor], loss: float) 
     return times
 
 
-def measure_memory(run: Rehearsal) -> tuple[int, int]:
+def measure_memory(run: TrialRun) -> tuple[int, int]:
     """Return the most memory in bytes that tensors made in forward, and up to the end of backward, take at a time.
 
     It is counted where torch's allocators hand out memory, so that what kernels take for themselves on the way is in
@@ -138,7 +138,7 @@ def measure_memory(run: Rehearsal) -> tuple[int, int]:
     return peaks[0], peaks[1] if run.targets else 0
 
 
-def _measure_gpus(run: Rehearsal) -> tuple[int, int]:
+def _measure_gpus(run: TrialRun) -> tuple[int, int]:
     """Return what `measure_memory` does, by the numbers that the allocator of GPUs keeps."""
     run.wait()
     before = sum(map(torch.cuda.memory_allocated, run.gpus))
@@ -159,7 +159,7 @@ def _measure_gpus(run: Rehearsal) -> tuple[int, int]:
     return forward, most()
 
 
-def _run_once(run: Rehearsal) -> None:
+def _run_once(run: TrialRun) -> None:
     result = run.forward()
     with torch.profiler.record_function(_BACKWARD):
         if run.targets:
@@ -167,8 +167,8 @@ def _run_once(run: Rehearsal) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """A program with all it needs to run; made by `Executor.rehearsal`, inside of which it may run.
+class TrialRun:
+    """A program with all it needs to run; made by `Executor.trial_run`, inside of which it may run.
 
     Shape:
         values: each as its variable.
@@ -187,7 +187,7 @@ class Rehearsal:
     values: list[torch.Tensor]
     targets: list[torch.Tensor]
     call: Forward
-    starts: Callable[[tuple[Any, ...]], Starts]
+    starts: Callable[[tuple[Any, ...]], HeadGradients]
     gpus: tuple[torch.device, ...] = ()
 
     def forward(self) -> tuple[Any, ...]:
@@ -195,7 +195,7 @@ class Rehearsal:
         with torch.set_grad_enabled(self.program.low.recorded):
             return self.call(self.values, self.env, self.shaped)
 
-    def backward(self, starts: Starts) -> Sequence[torch.Tensor | None]:
+    def backward(self, starts: HeadGradients) -> Sequence[torch.Tensor | None]:
         """Return the gradients of `targets`, from what `starts` returned.
 
         Shape:

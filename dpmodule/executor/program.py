@@ -279,7 +279,7 @@ def program_of(
     graph: Graph,
     recorded: bool,
     places: tuple[Context, ...] = (),
-    storage: Storage | None = None,
+    storage: StorageTypes | None = None,
     body: Callable[[Graph], Any] | None = None,
     is_body: bool = False,
     watched: bool = False,

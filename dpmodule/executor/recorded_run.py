@@ -19,7 +19,7 @@ from .arrays import BoundArrays
 from .interpreter import StepFailed, interpret
 from .program import Forward, Program
 
-Starts = list[tuple[int, torch.Tensor, torch.Tensor]]
+HeadGradients = list[tuple[int, torch.Tensor, torch.Tensor]]
 """Where backward starts: number of the head, tensor, and its gradient."""
 
 
@@ -33,7 +33,7 @@ class PreparedProgram(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Run:
+class RecordedRun:
     """What a recorded forward leaves for backward.
 
     Shape:
@@ -74,7 +74,7 @@ def prepare(
     return PreparedProgram(program, Env(ctx.torch_device, generator(ctx), is_train, (), ctx), shaped, forward)
 
 
-def heads_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
+def heads_of(program: Program, starts: HeadGradients) -> dict[int, torch.Tensor]:
     """Return the gradient of each value at which backward starts: the sum where several losses read it.
 
     Shape:
@@ -88,7 +88,7 @@ def heads_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
     return found
 
 
-def seeds_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
+def seeds_of(program: Program, starts: HeadGradients) -> dict[int, torch.Tensor]:
     """Return the gradient that each loss which was cut gives its first input, by the index of the loss's node.
 
     Shape:
@@ -134,7 +134,7 @@ def repeating(
             generator(ctx).set_state(state)
 
 
-def with_carriers(run: Run, slots: Sequence[int]) -> Run:
+def with_float_integers(run: RecordedRun, slots: Sequence[int]) -> RecordedRun:
     """Repeat a run with integers held as float64 numbers, as MXNet passes gradients through `Cast` to them.
 
     Returns:
@@ -152,4 +152,4 @@ def with_carriers(run: Run, slots: Sequence[int]) -> Run:
             result = interpret(program, values, env, shaped, lambda name, value: None)
     except StepFailed:
         return run
-    return Run(run.prepared, values, [values[slot] for slot in slots], result[1], result[2], run.mutated)
+    return RecordedRun(run.prepared, values, [values[slot] for slot in slots], result[1], result[2], run.mutated)

@@ -1,6 +1,6 @@
 """Which values of a graph are sparse, and which operators run by their sparse rules.
 
-Most graphs know dense values only; for them `storage_of` says so after one look at each node, and nothing else here
+Most graphs know dense values only; for them `infer_storage_types` says so after one look at each node, and nothing else here
 runs.
 """
 
@@ -18,7 +18,7 @@ _BY_NUMBER = {"0": "default", "1": "row_sparse", "2": "csr", "101": "ragged"}
 
 
 @dataclass(frozen=True)
-class Storage:
+class StorageTypes:
     """Storage types of a graph's values.
 
     Attributes:
@@ -34,7 +34,7 @@ class Storage:
         return self.values.get(entry, _DENSE)
 
 
-def declared_storage(graph: Graph) -> dict[str, str]:
+def declared_storage_types(graph: Graph) -> dict[str, str]:
     """Return the storage types that variables declare, by name; dense ones are left out."""
     found = {}
     for node in graph.nodes:
@@ -45,7 +45,7 @@ def declared_storage(graph: Graph) -> dict[str, str]:
     return found
 
 
-def storage_of(graph: Graph, stypes: Mapping[str, str], free: Collection[str] = ()) -> Storage | None:
+def infer_storage_types(graph: Graph, stypes: Mapping[str, str], free: Collection[str] = ()) -> StorageTypes | None:
     """Follow storage types through a graph.
 
     Args:
@@ -76,7 +76,7 @@ def storage_of(graph: Graph, stypes: Mapping[str, str], free: Collection[str] = 
             if stype != _DENSE:
                 values[node, i] = stype
     variables = (*graph.arguments, *graph.auxiliary)
-    return Storage(tuple(given.get(node.name, _DENSE) for node in variables), values, rules)
+    return StorageTypes(tuple(given.get(node.name, _DENSE) for node in variables), values, rules)
 
 
 def _settle(node: Node, values: dict[Entry, str], free: Collection[str]) -> None:
@@ -110,7 +110,7 @@ def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str
     return rule, found
 
 
-def check_axes(storage: Storage, shapes: Mapping[Node, Sequence[Shape]]) -> None:
+def check_axes(storage: StorageTypes, shapes: Mapping[Node, Sequence[Shape]]) -> None:
     """Refuse operators that take no inputs of these numbers of axes stored so."""
     for node, (rule, _) in storage.rules.items():
         shape = shapes[node.inputs[0][0]][node.inputs[0][1]] if rule.check is not None else None
@@ -121,7 +121,7 @@ def check_axes(storage: Storage, shapes: Mapping[Node, Sequence[Shape]]) -> None
                 raise OpError(f"{node.describe()}: {error}") from None
 
 
-def gradient_storage(graph: Graph, storage: Storage) -> dict[str, str]:
+def gradient_storage_types(graph: Graph, storage: StorageTypes) -> dict[str, str]:
     """Return the storage type of the gradient of each argument that is not dense.
 
     It is what all readers of the argument agree about; that of a ragged argument is ragged.

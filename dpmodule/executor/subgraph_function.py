@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..base import Shape
-from ..graph import Graph, InferredBody, Node, infer_shapes
+from ..graph import Graph, InferredSubgraph, Node, infer_shapes
 from ..ops.spec import Env
 from ..ops.user_code import is_users
 from .error_location import forward_error
@@ -19,7 +19,7 @@ from .storage_types import Storage
 _MOST_SHAPES = 256
 
 
-class CompiledBody(InferredBody):
+class SubgraphFunction(InferredSubgraph):
     """A subgraph as the operator that carries it runs it: a function of tensors.
 
     Shape:
@@ -29,7 +29,7 @@ class CompiledBody(InferredBody):
         storage: storage types, if some values are sparse or ragged; their records are then among the tensors.
     """
 
-    def __init__(self, graph: Graph, storage: Storage | None = None) -> None:
+    def __init__(self, graph: Graph, storage: StorageTypes | None = None) -> None:
         super().__init__(graph)
         self._storage = storage
         order = {node: i for i, node in enumerate(graph.inputs)}
@@ -52,7 +52,7 @@ class CompiledBody(InferredBody):
         program = self._programs.get(recorded)
         if program is None:
             program = self._programs[recorded] = program_of(
-                self.graph, recorded, storage=self._storage, body=CompiledBody, is_body=True
+                self.graph, recorded, storage=self._storage, body=SubgraphFunction, is_body=True
             )
         values = [tensors[i] for i in self._order]
         first = len(self.graph.arguments)

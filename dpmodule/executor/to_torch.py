@@ -21,7 +21,7 @@ from ..devices.single_thread import single_thread
 from ..graph import Graph, Node
 from ..ndarray import NDArray
 from ..ops.spec import AUX, LABEL
-from .storage_types import declared_storage, storage_of
+from .storage_types import declared_storage_types, infer_storage_types
 from .torch_writer import ModulePlan, is_safe_in_source, sizes_of, written
 
 
@@ -148,8 +148,8 @@ def _module_names(is_whole: bool) -> frozenset[str]:
 def _refused(graph: Graph) -> Iterator[str]:
     """Yield what a module of torch cannot have."""
     # other storage types hold the values that dense arrays hold
-    ragged = {name: stype for name, stype in declared_storage(graph).items() if stype == "ragged"}
-    storage = storage_of(graph, ragged) if ragged else None
+    ragged = {name: stype for name, stype in declared_storage_types(graph).items() if stype == "ragged"}
+    storage = infer_storage_types(graph, ragged) if ragged else None
     for (node, _), stype in storage.values.items() if storage is not None else ():
         if stype == "ragged":
             yield f"{node.describe()}, stored as ragged"

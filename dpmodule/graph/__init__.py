@@ -3,7 +3,7 @@
 import typing
 
 from ..compat import lazy
-from .infer import InferredBody as InferredBody
+from .infer import InferredSubgraph as InferredSubgraph
 from .infer import infer_shapes as infer_shapes
 from .infer import infer_types as infer_types
 from .infer import variable_dtype as variable_dtype

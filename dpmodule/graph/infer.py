@@ -99,7 +99,7 @@ def _located(error: ShapeError, node: Node, shapes: Mapping[Node, list[Shape]]) 
     return ShapeError(f"{node.describe()}: {error}; inputs: {inputs or 'none'}")
 
 
-class InferredBody:
+class InferredSubgraph:
     """A subgraph as the shape and type rules of the operator that carries it see it.
 
     Args:
@@ -143,7 +143,7 @@ def _attributes(node: Node, results: dict[Any, Any]) -> Any:
     """Return a node's attributes, with subgraphs that can be asked for shapes and types."""
     if not node.subgraphs:
         return node.a
-    return node.a._replace(bodies=tuple(InferredBody(graph, results) for graph in node.subgraphs))
+    return node.a._replace(bodies=tuple(InferredSubgraph(graph, results) for graph in node.subgraphs))
 
 
 def _declared_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Shape]]:
@@ -191,7 +191,7 @@ def infer_shapes(
 def _shapes_of(
     graph: Graph, given: Mapping[str, Shape], heads: Sequence[Shape], results: dict[Any, Any]
 ) -> dict[Node, list[Shape]]:
-    """Do the work of `infer_shapes`; `results` is that of `InferredBody`."""
+    """Do the work of `infer_shapes`; `results` is that of `InferredSubgraph`."""
     shapes = _declared_shapes(graph, given)
     for (node, i), shape in zip(graph.heads, heads):
         shapes[node][i] = unify(shapes[node][i], shape, f"given and required shape of {node.describe()}")
@@ -256,7 +256,7 @@ def infer_types(
 def _types_of(
     graph: Graph, given: Mapping[str, str], default: str | None, results: dict[Any, Any]
 ) -> dict[Node, list[str | None]]:
-    """Do the work of `infer_types`; `results` is that of `InferredBody`."""
+    """Do the work of `infer_types`; `results` is that of `InferredSubgraph`."""
     types: dict[Node, list[Any]] = {}
     for node in graph.nodes:
         if node.op is None:

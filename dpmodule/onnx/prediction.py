@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import ArgumentError, did_you_mean, dtype_name
-from ..executor.storage_types import declared_storage
+from ..executor.storage_types import declared_storage_types
 from ..graph import Entry, Graph, Node
 from ..ndarray import NDArray
 from ..ops import get as get_op
@@ -98,7 +98,7 @@ def without_ragged(graph: Graph) -> Graph:
 
     Between such a variable and `sequence_pool`, which makes dense rows of it, may stand what works element by element.
     """
-    stored = declared_storage(graph)
+    stored = declared_storage_types(graph)
     ragged = {node for node in graph.inputs if stored.get(node.name) == "ragged"}
     if not ragged:
         return graph

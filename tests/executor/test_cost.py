@@ -75,7 +75,7 @@ def test_products_equal_what_torch_counts(case, data_wanted):
         requirements["data"] = "null"
     executor = net.simple_bind(mx.cpu(), grad_req=requirements, data=shape)
     counters = [FlopCounterMode(display=False) for _ in range(2)]
-    with executor.rehearsal(True) as run:
+    with executor.trial_run(True) as run:
         with counters[0]:
             result = run.forward()
         with counters[1]:

@@ -277,11 +277,11 @@ def test_nothing_is_recorded_on_the_cpu_or_unless_asked(monkeypatch):
     shape = (6,)
     mod = module(mlp(), shape)
     trained(mod, shape)
-    assert mod.group.execs[0].way_to_run(True) == "not in CUDA graphs: cpu(0) is no GPU"
+    assert mod.group.execs[0].execution_mode(True) == "not in CUDA graphs: cpu(0) is no GPU"
     assert cuda_graphs.driver_of(torch.device("cpu")) is None
     plain = mx.mod.Module(mlp())
     plain.bind([("data", (4, 6))], [("softmax_label", (4,))])
-    assert plain.group.execs[0].way_to_run(True) == ""
+    assert plain.group.execs[0].execution_mode(True) == ""
 
 
 @pytest.mark.parametrize(
@@ -491,8 +491,8 @@ def test_a_driver_comes_back_to_its_stream_when_recording_fails(monkeypatch):
 def test_training_on_a_gpu_is_the_same(net, shape, monkeypatch):
     mod = module(net, shape, ctx=mx.gpu())
     found = trained(mod, shape)
-    assert mod.group.execs[0].way_to_run(True) == "CUDA graph"
-    monkeypatch.setattr(recorded, "driver_of", lambda device: None)
+    assert mod.group.execs[0].execution_mode(True) == "CUDA graph"
+    monkeypatch.setattr(cuda_graph_mode, "driver_of", lambda device: None)
     expected = trained(module(net, shape, ctx=mx.gpu()), shape)
     for a, b in zip(expected[0], found[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
@@ -508,7 +508,7 @@ def test_prediction_on_a_gpu_is_recorded():
     for _ in range(7):
         mod.evaluate(batch)
         outs.append(mod.get_outputs()[0].asnumpy())
-    assert mod.group.execs[0].way_to_run(False) == "CUDA graph"
+    assert mod.group.execs[0].execution_mode(False) == "CUDA graph"
     for out in outs[1:]:
         np.testing.assert_allclose(out, outs[0], rtol=1e-5, atol=1e-6)
 
@@ -523,4 +523,4 @@ def test_a_monitor_ends_no_recording_on_a_gpu():
     mod.group.execs[0].set_monitor_callback(None)
     trained(mod, (6,), 2)
     assert "tanh1_output" in names
-    assert mod.group.execs[0].way_to_run(True) == "CUDA graph"
+    assert mod.group.execs[0].execution_mode(True) == "CUDA graph"

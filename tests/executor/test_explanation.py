@@ -164,7 +164,7 @@ def test_every_node_is_in_one_row(start):
 
 def test_shapes_are_those_of_the_run():
     executor = bound(lenet(), shape=(2, 1, 20, 20))
-    with executor.rehearsal(False) as run:
+    with executor.trial_run(False) as run:
         known = dict(enumerate(run.values))
         for step in run.program.low.steps:
             known.update(zip(step.outputs, call_step(run.program, step, known, run.env, run.shaped)))

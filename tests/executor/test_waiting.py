@@ -18,7 +18,7 @@ _SOMETIMES = {
     ("relu", "_local_scalar_dense"),
     ("Pooling", "lift_fresh"),
 }
-"""Known exceptions: two take another way on a GPU, the last, with partial windows, is found by a rehearsal."""
+"""Known exceptions: two take another way on a GPU, the last, with partial windows, is found by a trial_run."""
 
 
 class Lookout(TorchDispatchMode):

@@ -18,7 +18,7 @@ class FakeDriver:
     def __init__(self, monkeypatch, memory=list, against="", error=None):
         self.memory, self.against, self.error = memory, against, error
         self.rehearsed = self.recorded = self.replayed = 0
-        monkeypatch.setattr(recorded, "driver_of", lambda device: self)
+        monkeypatch.setattr(cuda_graph_mode, "driver_of", lambda device: self)
 
     def rehearse(self, work):
         self.rehearsed += 1

@@ -147,7 +147,7 @@ def trained(net, shape, context, recorded):
         waits.append(WAITS.during(one))
         outputs.append(module.get_outputs()[0].asnumpy())
     args = {name: array.asnumpy() for name, array in module.get_params()[0].items()}
-    return outputs, args, waits, module.group.execs[0].way_to_run(True)
+    return outputs, args, waits, module.group.execs[0].execution_mode(True)
 
 
 @pytest.mark.parametrize("recorded", [False, True])
