@@ -2,9 +2,11 @@
 
 from ..compat import lazy
 from .arrays import Binding as Binding
+from .device_placement import Placement as Placement
+from .device_placement import place_nodes as place_nodes
 from .executor import Executor as Executor
-from .malloc import give_back as give_back
 from .malloc import keep_large_blocks as keep_large_blocks
+from .malloc import trim_heap as trim_heap
 from .memory import allocate as allocate
 from .memory import from_pool as from_pool
 from .options import PLAIN as PLAIN
@@ -12,8 +14,6 @@ from .options import RunOptions as RunOptions
 from .options import grad_reqs as grad_reqs
 from .options import run_options as run_options
 from .passes import disabled as disabled
-from .device_placement import Placement as Placement
-from .device_placement import place_nodes as place_nodes
 
 __all__ = ["Executor"]
 

@@ -22,7 +22,7 @@ from .error_location import backward_error, head_error
 from .gradients import needs_head_gradient, required
 from .lowering import LossHead
 from .memory import allocate
-from .recorded_run import RecordedRun, HeadGradients, heads_of
+from .recorded_run import HeadGradients, RecordedRun, value_gradients
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse
 
 _RAW, _STORED, _SEED = attrgetter("raw"), attrgetter("stored"), itemgetter(2)
@@ -43,7 +43,7 @@ more of it from the system.
 """
 
 
-class _ListenerGate:
+class _GradientNotifier:
     """Lets a listener hear of gradients, in one backward; made apart so that hooks hold nothing but this."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class _ListenerGate:
         self._listener = listener
 
     def tell(self, name: str, grad: torch.Tensor | None) -> None:
-        """Tell the listener."""
+        """GradientCallback the listener."""
         listener = self._listener
         if listener is not None:
             listener(name, grad)
@@ -90,7 +90,7 @@ class Backward:
             for i, (_, name, grad) in enumerate(wanted)
             if not self.adds[i] and not is_sparse(grad) and grad.raw.is_floating_point()
         ]
-        self._gate = _ListenerGate()
+        self._gate = _GradientNotifier()
         self._hooked: dict[int, tuple[Any, Any]] = {}
         self._large = [
             i
@@ -137,7 +137,7 @@ class Backward:
             else:
                 loss, rest = program.low.losses[cut], run.rests[cut]
                 try:
-                    seed = _seed_at(loss, env, outputs[i].raw, run, rest, root)
+                    seed = _loss_gradient(loss, env, outputs[i].raw, run, rest, root)
                 except Exception as error:
                     if is_users(error) or isinstance(error, MXNetError):
                         raise
@@ -157,7 +157,7 @@ class Backward:
                 self._hooked[i] = alias, hook
         self._gate.open_to(listener)
 
-    def _teller(self, aliases: Sequence[Any]) -> Callable[[torch.Tensor, torch.Tensor], None]:
+    def _notifier(self, aliases: Sequence[Any]) -> Callable[[torch.Tensor, torch.Tensor], None]:
         """Return what lets the listener hear of the gradient of an alias where no engine runs, which has hooks."""
         names = {id(aliases[i]): name for i, name in self._heard}
 
@@ -185,7 +185,7 @@ class Backward:
         tell = None
         if listener is not None:
             self._hook(run.aliases, listener)
-            tell = self._teller(run.aliases)
+            tell = self._notifier(run.aliases)
         try:
             found = run_backward(
                 roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves)), tell
@@ -194,7 +194,7 @@ class Backward:
             if is_users(error):
                 raise
             program, env, shaped, _ = run.prepared
-            heads = heads_of(program, starts)
+            heads = value_gradients(program, starts)
             raise backward_error(
                 error, program, self._graph, self._shapes, run.values, (env, shaped), heads
             ) from error
@@ -254,7 +254,7 @@ class Backward:
                 target.raw = allocate(target.shape, target.context, dtype_name(target.dtype)).raw
 
 
-def _seed_at(
+def _loss_gradient(
     loss: LossHead,
     env: Env,
     out: torch.Tensor,

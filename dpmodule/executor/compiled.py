@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from ..ops.spec import Env
+from .execution_mode import ExecutionMode
 from .lowering import Lowered, Step
 from .passes.rnn_chains.kernels import Recurrence
 from .program import Forward, Program
-from .execution_mode import ExecutionMode
 
 _LONGEST = 300
 """How many letters of an error a warning shows."""
@@ -45,7 +45,7 @@ def reason_against(program: Program) -> str:
     return ""
 
 
-def _stays_out(low: Lowered, step: Step) -> bool:
+def _is_excluded(low: Lowered, step: Step) -> bool:
     """Say whether a compiler calls a step as it is: kernels for recurrent layers, and draws in training.
 
     The usual backend cannot train torch's recurrent kernels, and none draws from a generator that is handed in.
@@ -57,7 +57,7 @@ def _stays_out(low: Lowered, step: Step) -> bool:
     return isinstance(step.function, Recurrence) or (draws and low.recorded)
 
 
-def _kept_out(function: Forward) -> Forward:
+def _excluded(function: Forward) -> Forward:
     """Return a function that the compiler calls as it is."""
 
     def call(*arguments: Any) -> Any:
@@ -70,9 +70,9 @@ def _kept_out(function: Forward) -> Forward:
 def _to_compile(program: Program) -> Forward:
     """Return a copy of a program's function, with a code object of its own, for which torch keeps what it compiles."""
     plain = program.forward
-    kept_out = {id(s.function): s.function for s in program.low.steps if _stays_out(program.low, s)}
+    kept_out = {id(s.function): s.function for s in program.low.steps if _is_excluded(program.low, s)}
     names = {
-        name: _kept_out(value) if id(value) in kept_out else value
+        name: _excluded(value) if id(value) in kept_out else value
         for name, value in plain.__globals__.items()
     }
     return types.FunctionType(plain.__code__.replace(), names, plain.__name__)
@@ -115,7 +115,7 @@ class CompiledForward:
         try:
             self._compiled = torch.compile(_to_compile(program), **{"dynamic": False, **arguments})
         except Exception as error:  # whatever a backend, or a Python that torch does not compile for, raises
-            self._give_up(_in_short(error))
+            self._give_up(_one_line(error))
 
     @property
     def state(self) -> str:
@@ -146,7 +146,7 @@ class CompiledForward:
             for each, state in states:
                 each.set_state(state)
             result = self._plain(values, env, shaped)  # raises what is the graph's own fault
-            self._give_up(_in_short(error))
+            self._give_up(_one_line(error))
             return result
 
     def _first_call(self, compiled: Forward, *arguments: Any) -> Any:
@@ -158,7 +158,7 @@ class CompiledForward:
         return result
 
 
-def _in_short(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     """Return an error in one line; a compiler's can be pages long."""
     text = f"{type(error).__name__}: {' '.join(str(error).split())}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

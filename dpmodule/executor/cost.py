@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..base import Shape, np_dtype
 from ..graph import Graph, Node, infer_shapes, infer_types
 from ..ops.shapes import known, prod
-from .gradients import fed_by, reached_by_gradients
+from .gradients import dependents_of, reached_by_gradients
 
 Dims = tuple[int, ...]
 Formula = Callable[[Any, Sequence[Dims], Sequence[Dims]], int]
@@ -85,7 +85,7 @@ def _reduction(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
     return prod(ins[0])
 
 
-def _nothing(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
+def _zero(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
     return 0
 
 
@@ -140,11 +140,11 @@ _FORMULAS: dict[str, Formula] = {
     **_PRODUCTS,
     **dict.fromkeys(("Pooling", "Pooling_v1", "_contrib_quantized_pooling"), _pooling),
     **dict.fromkeys(_READ.split(), _reduction),
-    **dict.fromkeys(MOVES, _nothing),
+    **dict.fromkeys(MOVES, _zero),
 }
 
 
-def _inside(graph: Graph, ins: Sequence[Dims], order: Sequence[int] | None = None) -> int:
+def _subgraph_flops(graph: Graph, ins: Sequence[Dims], order: Sequence[int] | None = None) -> int:
     """Count one run of a subgraph, whose inputs have the shapes `ins`; `order` tells which input each of them is."""
     names = [node.name for node in graph.inputs]
     given = {names[i]: shape for i, shape in zip(range(len(ins)) if order is None else order, ins)}
@@ -156,13 +156,13 @@ def _control_flow(node: Node, ins: Sequence[Dims]) -> int:
     if node.op is not None and node.op.name == "_foreach":
         num_data = len(a.in_data_locs)
         elements = [s[1:] or (1,) if i < num_data else s for i, s in enumerate(ins)]
-        return ins[0][0] * _inside(bodies[0], elements, (*a.in_data_locs, *a.in_state_locs, *a.remain_locs))
-    test = _inside(bodies[0], [ins[i] for i in a.cond_input_locs])
+        return ins[0][0] * _subgraph_flops(bodies[0], elements, (*a.in_data_locs, *a.in_state_locs, *a.remain_locs))
+    test = _subgraph_flops(bodies[0], [ins[i] for i in a.cond_input_locs])
     if node.op is not None and node.op.name == "_while_loop":
-        body = _inside(bodies[1], [ins[i] for i in a.func_input_locs])
+        body = _subgraph_flops(bodies[1], [ins[i] for i in a.func_input_locs])
         return int(a.max_iterations * (test + body))
     branches = zip(bodies[1:], (a.then_input_locs, a.else_input_locs))
-    return test + max(_inside(body, [ins[i] for i in locs]) for body, locs in branches)
+    return test + max(_subgraph_flops(body, [ins[i] for i in locs]) for body, locs in branches)
 
 
 def _node_flops(node: Node, shapes: Shapes) -> int:
@@ -194,7 +194,7 @@ def backward_flops(graph: Graph, forward: Mapping[Node, int], wanted: Collection
     A product costs as much again for each factor that needs a gradient, everything else as much as forward.
     """
     reached = reached_by_gradients(graph)
-    leads = {node for node in fed_by(graph, wanted) if node.op is None or node in reached}
+    leads = {node for node in dependents_of(graph, wanted) if node.op is None or node in reached}
     found = {}
     for node, flops in forward.items():
         needing = [child in leads for child, _ in node.inputs] if node in reached else []
@@ -259,7 +259,7 @@ _VIEWS = frozenset(
 _SUMS = frozenset(["_grad_add", "_minus_scalar", "_plus_scalar", "add_n", "broadcast_add", "elemwise_add"])
 """Operators whose gradient is the one that comes to them."""
 
-_FORGETTING = (
+_KEEPING_NOTHING = (
     MOVES
     | _SUMS
     | frozenset(
@@ -303,7 +303,7 @@ class WorkingMemory(NamedTuple):
     held_backward: Held
 
 
-class _Meter:
+class _MemoryMeter:
     """What lives, in bytes, and the most that lived at a time."""
 
     def __init__(self, sizes: Mapping[Entry, int]) -> None:
@@ -364,7 +364,7 @@ def _passing(node: Node, sizes: Mapping[Entry, int]) -> int:
 
 def _kept(node: Node) -> set[Entry]:
     """Return the values made by operators that a node keeps for backward."""
-    if node.op is None or node.op.name in _FORGETTING:
+    if node.op is None or node.op.name in _KEEPING_NOTHING:
         return set()
     entries = [(node, 0)] if node.op.name in _KEEPING_OUTPUT else node.inputs
     return {entry for entry in map(_owner, entries) if entry[0].op is not None}
@@ -392,9 +392,9 @@ def working_bytes(
         for i, shape in enumerate(shapes[node])
     }
     reached = reached_by_gradients(graph) if training else set()
-    leads = {node for node in fed_by(graph, wanted) if node.op is None or node in reached}
+    leads = {node for node in dependents_of(graph, wanted) if node.op is None or node in reached}
     recorded = [node for node in graph.nodes if node.op is not None and node in leads]
-    meter = _Meter(sizes)
+    meter = _MemoryMeter(sizes)
     meter.users.update(_owner(entry) for entry in graph.heads)
     for node in graph.nodes:
         meter.users.update(_owner(entry) for entry in node.inputs)
@@ -411,7 +411,7 @@ def working_bytes(
     return WorkingMemory(forward, backward, held, held_backward)
 
 
-def _forward(meter: _Meter, node: Node, recorded: bool) -> None:
+def _forward(meter: _MemoryMeter, node: Node, recorded: bool) -> None:
     made = [(node, i) for i in range(node.num_outputs) if _owner((node, i)) == (node, i)]
     meter.users.update(made)  # while the operator runs
     passing = 0 if recorded else _passing(node, meter.sizes)
@@ -427,7 +427,7 @@ def _gradient(node: Node) -> str:
     return "new gradient" if node.op is None else "gradient"
 
 
-def _backward(meter: _Meter, graph: Graph, recorded: list[Node], leads: Collection[Node]) -> None:
+def _backward(meter: _MemoryMeter, graph: Graph, recorded: list[Node], leads: Collection[Node]) -> None:
     """Go through backward: a gradient is made where it is first needed, and freed when its operator has used it."""
     grads: set[Entry] = set()
 

@@ -10,8 +10,8 @@ from ..devices.generators import generator
 from .arrays import BoundArrays
 from .backward import Backward
 from .cuda_graphs import RecordedOutputs, Recorder, driver_of, reason_against
-from .program import Program
 from .execution_mode import ExecutionMode
+from .program import Program
 
 _logger = logging.getLogger(__name__)
 

@@ -24,14 +24,14 @@ from ..compat import torch_private
 from ..ops.nn.linear import dense, multiply, pack, pays_packed, product_of_sizes
 from ..ops.spec import Env
 from .arrays import BoundArrays
+from .execution_mode import ExecutionMode
 from .interpreter import StepFailed
 from .lowering import Lowered
 from .packed_weights import packed
 from .program import Forward, Program
-from .execution_mode import ExecutionMode
 from .sparse_arrays import is_sparse
 
-Tell = Callable[[torch.Tensor, torch.Tensor], None]
+GradientCallback = Callable[[torch.Tensor, torch.Tensor], None]
 """Called with a variable and its gradient."""
 
 _OVER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -180,7 +180,7 @@ class ChainRoot:
         self,
         seed: torch.Tensor,
         leaves: Sequence[torch.Tensor],
-        tell: Tell | None = None,
+        tell: GradientCallback | None = None,
     ) -> list[torch.Tensor | None]:
         """Return the gradients of some variables, None for what the tensor does not depend on; once.
 
@@ -204,7 +204,7 @@ def run_backward(
     roots: Sequence[Any],
     seeds: Sequence[torch.Tensor],
     leaves: Sequence[torch.Tensor],
-    tell: Tell | None = None,
+    tell: GradientCallback | None = None,
 ) -> Sequence[torch.Tensor | None]:
     """Return the gradients of some variables, by autograd's engine where it has recorded the run.
 

@@ -25,18 +25,27 @@ from ..ops.user_code import is_users
 from . import packed_weights
 from .arrays import Binding, BoundArrays, assign, resize, write_into
 from .backward import Backward, Listener, deliver
-from .subgraph_function import SubgraphFunction
 from .dense_chain import DenseChainMode
 from .error_location import forward_error
+from .execution_mode import ExecutionMode, InterpretedMode
 from .gradients import convert_head_gradients, frozen_states
 from .interpreter import StepFailed, backward_by_node
-from .malloc import settle
+from .malloc import raise_mmap_threshold
 from .memory import reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
-from .execution_mode import InterpretedMode, ExecutionMode
-from .recorded_run import PreparedProgram, RecordedRun, HeadGradients, heads_of, prepare, repeating, seeds_of, with_float_integers
+from .recorded_run import (
+    HeadGradients,
+    PreparedProgram,
+    RecordedRun,
+    loss_gradients,
+    prepare,
+    repeating,
+    value_gradients,
+    with_float_integers,
+)
 from .sparse_arrays import allocate_as, is_sparse, stored_bytes
+from .subgraph_function import SubgraphFunction
 
 if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
@@ -93,7 +102,7 @@ class Executor:
         self._contexts = arrays.contexts
         self._outputs = arrays.outputs()
         if self.context.torch_device.type == "cpu":
-            settle(4 * self.size)
+            raise_mmap_threshold(4 * self.size)
         self._backward = Backward(arrays, self.size)
         self._probes = [_probe_of(node, out) for (node, _), out in zip(self.graph.heads, self._outputs)]
         self._frozen = {
@@ -672,7 +681,7 @@ class Executor:
         """Show the monitor every operator's gradients; costs a further forward and backward."""
         program, env, shaped, _ = run.prepared
         with self._repeating(program):
-            heads, seeds = heads_of(program, starts), seeds_of(program, starts)
+            heads, seeds = value_gradients(program, starts), loss_gradients(program, starts)
             backward_by_node(program, run.values, env, shaped, heads, way.show, seeds)
 
     def step(self, inputs: Mapping[str, Any] | None = None, listener: Listener | None = None) -> None:

@@ -18,7 +18,7 @@ def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
     """Refuse a graph in which a gradient would have to flow through an operator that has none."""
     if all(node.op is None or node.op.differentiable for node in graph.nodes):
         return
-    leads = fed_by(graph, wanted)
+    leads = dependents_of(graph, wanted)
     for node in reached_by_gradients(graph):
         if node in leads and node.op is not None and not node.op.differentiable:
             raise NodeError(
@@ -27,7 +27,7 @@ def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
             )
 
 
-def fed_by(graph: Graph, wanted: Iterable[str]) -> set[Node]:
+def dependents_of(graph: Graph, wanted: Iterable[str]) -> set[Node]:
     """Return the wanted arguments and all nodes that read them, directly or through others."""
     names, found = set(wanted), set[Node]()
     for node in graph.nodes:
@@ -48,7 +48,7 @@ def frozen_states(graph: Graph, wanted: Iterable[str]) -> set[str]:
     """
     if not graph.auxiliary:
         return set()
-    above, moving, resting = fed_by(graph, wanted), set[str](), set[str]()
+    above, moving, resting = dependents_of(graph, wanted), set[str](), set[str]()
     for node in graph.nodes:
         (moving if node in above else resting).update(state.name for state, _ in node.auxiliary_inputs)
     return resting - moving

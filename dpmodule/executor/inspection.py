@@ -15,10 +15,9 @@ from .arrays import BoundArrays
 from .cost import backward_flops, forward_flops, intermediate_bytes, item_size, working_bytes
 from .explanation import ExecutorExplanation, MemoryHolder, MemoryUse, ProgramSource, StepRow
 from .lowering import Lowered, Step
-from .measurement import TrialRun, StepTimes, measure_memory, measure_times
+from .measurement import StepTimes, TrialRun, measure_memory, measure_times
 from .program import Program
 from .sparse_arrays import stored_bytes
-from .storage_types import Storage
 
 _SHOWN = 8
 """How many holders of memory are told."""

@@ -14,7 +14,7 @@ from ..ops.user_code import is_users
 from .lowering import Step
 from .program import Program
 
-Watcher = Callable[[str, torch.Tensor], None]
+Monitor = Callable[[str, torch.Tensor], None]
 TakenStep = tuple[Step, dict[int, torch.Tensor], dict[int, torch.Tensor]]
 
 _NUMBERED = """
@@ -67,7 +67,7 @@ def interpret(
     values: Sequence[torch.Tensor],
     env: Env,
     shaped: Sequence[Env],
-    watch: Watcher,
+    watch: Monitor,
     inputs_too: bool = False,
 ) -> tuple[Any, ...]:
     """Run a program step by step; the results equal those of `Program.forward`.
@@ -109,7 +109,7 @@ def interpret(
     )
 
 
-def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watch: Watcher) -> None:
+def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watch: Monitor) -> None:
     """Show an operator's inputs under the names that MXNet's monitor gives them.
 
     Source: MXNet 1.9.1's monitor.
@@ -169,14 +169,14 @@ def _call_recorded(
         if is_users(error):
             raise
         free: dict[int, torch.Tensor] = {
-            n: _Again.apply(t)  # type: ignore[no-untyped-call]
+            n: _Alias.apply(t)  # type: ignore[no-untyped-call]
             for n, t in own.items()
             if isinstance(t, torch.Tensor) and t.requires_grad
         }
         return call_step(program, step, {**known, **own, **free}, env, shaped)
 
 
-class _Again(torch.autograd.Function):
+class _Alias(torch.autograd.Function):
     """The same memory as a tensor of its own, with a gradient that goes on unchanged."""
 
     @staticmethod
@@ -194,7 +194,7 @@ def backward_by_node(
     env: Env,
     shaped: Sequence[Env],
     heads: Mapping[int, torch.Tensor],
-    watch: Watcher | None = None,
+    watch: Monitor | None = None,
     seeds: Mapping[int, torch.Tensor] | None = None,
 ) -> int:
     """Run forward, then backward node by node.
@@ -258,7 +258,7 @@ def _show_gradients(
     step: Step,
     known: Mapping[int, torch.Tensor],
     found: Mapping[int, torch.Tensor],
-    watch: Watcher,
+    watch: Monitor,
 ) -> None:
     """Show the gradients of an operator's inputs under the names that MXNet's monitor gives them."""
     for position, number in enumerate(step.inputs):

@@ -13,7 +13,6 @@ from typing import Any
 from ..graph import Graph, Node
 from ..ops.sparse import SparseCall, densify
 from ..ops.spec import Op
-from .storage_types import Storage
 
 
 @dataclass(slots=True, eq=False, repr=False)

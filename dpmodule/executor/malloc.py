@@ -20,13 +20,13 @@ import torch
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Numbers of glibc's settings, from its malloc.h."""
 
-_LESSON = 31 * 2**20
+_BLOCK_BYTES = 31 * 2**20
 """Bytes of the block that glibc learns from: 32 MB are beyond what it learns."""
 
 _MUCH = 2**22
 """Bytes of results from which a network is worth it."""
 
-_keeps = _settled = False
+_keeps = _threshold_raised = False
 
 
 @cache
@@ -41,7 +41,7 @@ def _function(name: str) -> Callable[..., int] | None:
     return found  # type: ignore[no-any-return]
 
 
-def settle(size: int) -> None:
+def raise_mmap_threshold(size: int) -> None:
     """Let the C library keep freed blocks of up to 32 MB in its heap from now on, if there is work for them.
 
     glibc learns from every block of that size that is freed: blocks like it stay in the heap, and so does free
@@ -51,13 +51,13 @@ def settle(size: int) -> None:
     Args:
         size: bytes of all results of a network; a small one changes nothing.
     """
-    global _settled
-    if not _settled and size >= _MUCH and _function("malloc_trim") is not None:
-        _settled = True
-        torch.empty(_LESSON, dtype=torch.uint8)
+    global _threshold_raised
+    if not _threshold_raised and size >= _MUCH and _function("malloc_trim") is not None:
+        _threshold_raised = True
+        torch.empty(_BLOCK_BYTES, dtype=torch.uint8)
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Return the free parts of the C library's heap to the operating system, where the library can do that.
 
     glibc keeps freed blocks of up to 32 MB for later ones of the same size; blocks that differ a little from one

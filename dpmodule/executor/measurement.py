@@ -20,7 +20,7 @@ from ..ops.spec import Env
 from .dense_chain import run_backward
 from .interpreter import call_step, record_by_step, step_gradients
 from .program import Forward, Program
-from .recorded_run import HeadGradients, heads_of
+from .recorded_run import HeadGradients, value_gradients
 
 _BACKWARD = "dpmodule backward"
 """Name under which the beginning of backward is found in a recording."""
@@ -64,7 +64,7 @@ def measure_times(run: TrialRun, repeats: int) -> StepTimes:
         del result
         forwards.append(_time_forward(run))
         if run.targets:
-            backwards.append(_time_backward(run, heads_of(run.program, starts), loss))
+            backwards.append(_time_backward(run, value_gradients(run.program, starts), loss))
     whole_forward, whole_backward = _medians(wholes[1:])
     return StepTimes(_medians(forwards[1:]), _medians(backwards[1:]), whole_forward, whole_backward)
 

@@ -20,11 +20,11 @@ from ..ops import exposure
 Tensors = Sequence[torch.Tensor]
 _Key = tuple[Hashable, ...]
 
-_MOST_PACKS = 4
-_MOST_USES = 64
+_MAX_PACKS = 4
+_MAX_USES = 64
 
 
-class Seen:
+class TensorVersions:
     """Tensors, all of them watched, as they are when they are seen; none of them lives longer for it.
 
     Args:
@@ -65,7 +65,7 @@ class _PackedEntry:
         def forget(_: Any) -> None:
             entries.pop(key, None)
 
-        self.seen = Seen(tensors, forget)
+        self.seen = TensorVersions(tensors, forget)
         self.uses = {detail}
         self.packs: dict[Hashable, Any] = {}
 
@@ -73,11 +73,11 @@ class _PackedEntry:
         """Return the pack for a use of the parameters, None for a new one and where there are many already."""
         if detail in self.packs:
             return self.packs[detail]
-        if len(self.packs) >= _MOST_PACKS:
+        if len(self.packs) >= _MAX_PACKS:
             return None
         if detail in self.uses:
             return self.packs.setdefault(detail, make())
-        if len(self.uses) < _MOST_USES:
+        if len(self.uses) < _MAX_USES:
             self.uses.add(detail)
         return None
 

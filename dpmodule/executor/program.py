@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..context import Context
 from ..graph import Graph
 from . import passes
+from .device_placement import move_between, own_environments
 from .lowering import Lowered, Step, lower
 from .passes.mirror import Policy, marked, policy
-from .device_placement import move_between, own_environments
-from .storage_types import Storage
 
 if TYPE_CHECKING:
     from .passes.fused_convolutions import ConvolutionRun

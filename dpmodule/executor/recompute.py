@@ -106,7 +106,7 @@ class _Recomputed(torch.autograd.Function):
         return (None, *ctx.call.gradients(grads))
 
 
-class _Notes:
+class _SavedCalls:
     """Which calls of a run have made which tensors."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class _Notes:
 
 
 class _CurrentCalls(threading.local):
-    notes: _Notes | None = None
+    notes: _SavedCalls | None = None
 
 
 _current = _CurrentCalls()
@@ -161,7 +161,7 @@ _current = _CurrentCalls()
 @contextmanager
 def mirroring() -> Iterator[None]:
     """Let the steps that say so be computed again in backward, of what runs inside the block."""
-    before, _current.notes = _current.notes, _Notes()
+    before, _current.notes = _current.notes, _SavedCalls()
     try:
         with torch.autograd.graph.saved_tensors_hooks(_current.notes.pack, _current.notes.unpack):
             yield

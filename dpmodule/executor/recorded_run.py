@@ -74,7 +74,7 @@ def prepare(
     return PreparedProgram(program, Env(ctx.torch_device, generator(ctx), is_train, (), ctx), shaped, forward)
 
 
-def heads_of(program: Program, starts: HeadGradients) -> dict[int, torch.Tensor]:
+def value_gradients(program: Program, starts: HeadGradients) -> dict[int, torch.Tensor]:
     """Return the gradient of each value at which backward starts: the sum where several losses read it.
 
     Shape:
@@ -88,7 +88,7 @@ def heads_of(program: Program, starts: HeadGradients) -> dict[int, torch.Tensor]
     return found
 
 
-def seeds_of(program: Program, starts: HeadGradients) -> dict[int, torch.Tensor]:
+def loss_gradients(program: Program, starts: HeadGradients) -> dict[int, torch.Tensor]:
     """Return the gradient that each loss which was cut gives its first input, by the index of the loss's node.
 
     Shape:

@@ -66,7 +66,7 @@ def infer_storage_types(graph: Graph, stypes: Mapping[str, str], free: Collectio
                 values[node, 0] = given[node.name]
             continue
         if free:
-            _settle(node, values, free)
+            _infer_free_variables(node, values, free)
         kinds = tuple(values.get(entry, _DENSE) for entry in node.inputs)
         found = _rule_for(node, kinds)
         if found is None:
@@ -79,7 +79,7 @@ def infer_storage_types(graph: Graph, stypes: Mapping[str, str], free: Collectio
     return StorageTypes(tuple(given.get(node.name, _DENSE) for node in variables), values, rules)
 
 
-def _settle(node: Node, values: dict[Entry, str], free: Collection[str]) -> None:
+def _infer_free_variables(node: Node, values: dict[Entry, str], free: Collection[str]) -> None:
     """Enter the storage types that an operator wants of variables that declare none."""
     kinds = tuple(values.get(entry, _DENSE) for entry in node.inputs)
     rule = rule_of(node.op) if node.op is not None and _counts_alone(node) else None

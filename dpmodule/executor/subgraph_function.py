@@ -14,9 +14,8 @@ from ..ops.spec import Env
 from ..ops.user_code import is_users
 from .error_location import forward_error
 from .program import Program, program_of
-from .storage_types import Storage
 
-_MOST_SHAPES = 256
+_MAX_SHAPES = 256
 
 
 class SubgraphFunction(InferredSubgraph):
@@ -76,7 +75,7 @@ class SubgraphFunction(InferredSubgraph):
         key = tuple(tuple(t.shape) for t in tensors)
         found: dict[Node, list[Shape]] | None = self._shapes.get(key)
         if found is None:
-            if len(self._shapes) >= _MOST_SHAPES:  # batches of ever new lengths must not fill the memory
+            if len(self._shapes) >= _MAX_SHAPES:  # batches of ever new lengths must not fill the memory
                 self._shapes.clear()
             given = {node.name: shape for node, shape in zip(self.graph.inputs, key)}
             found = self._shapes[key] = infer_shapes(self.graph, given)

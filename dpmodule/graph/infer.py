@@ -121,7 +121,7 @@ class InferredSubgraph:
         key = id(self.graph), (*ins,), (*outs,)
         if key not in self._results:
             given = {node.name: shape for node, shape in zip(self.graph.inputs, ins)}
-            self._results[key] = self._at_ends(_shapes_of(self.graph, given, outs, self._results))
+            self._results[key] = self._inputs_and_heads(_shapes_of(self.graph, given, outs, self._results))
         inner, made = self._results[key]
         return list(inner), list(made)
 
@@ -130,11 +130,11 @@ class InferredSubgraph:
         key = id(self.graph), (*ins,)
         if key not in self._results:
             given = {node.name: dtype for node, dtype in zip(self.graph.inputs, ins) if dtype is not None}
-            self._results[key] = self._at_ends(_types_of(self.graph, given, None, self._results))
+            self._results[key] = self._inputs_and_heads(_types_of(self.graph, given, None, self._results))
         inner, made = self._results[key]
         return list(inner), list(made)
 
-    def _at_ends(self, found: Mapping[Node, Sequence[Any]]) -> tuple[list[Any], list[Any]]:
+    def _inputs_and_heads(self, found: Mapping[Node, Sequence[Any]]) -> tuple[list[Any], list[Any]]:
         """Return what was found for the inputs and for the outputs."""
         return [found[node][0] for node in self.graph.inputs], [found[n][i] for n, i in self.graph.heads]
 

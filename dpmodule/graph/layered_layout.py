@@ -14,12 +14,12 @@ _SWEEPS = 8
 _MOST_STEPS = 60_000
 """Cells times sweeps, so that very tangled graphs are drawn in about a second, too."""
 
-Line = tuple[float, float, float, float, float, float]
+Curve = tuple[float, float, float, float, float, float]
 """A line from a box or a passing point to one a layer below: x, bottom of the box, bottom of its layer, x there, top of
 the next layer, bottom of the passing point (of a box: its top)."""
 
 
-class Layers:
+class LayeredLayout:
     """A drawing of boxes in layers.
 
     Layers are as few as the edges allow. An edge over several layers passes those between at points that have room of
@@ -49,8 +49,8 @@ class Layers:
             self._rows[layer].append(cell)
         self._sweeps = max(2, min(_SWEEPS, _MOST_STEPS // max(len(self._layer), 1)))
         self._order()
-        self._x = self._across()
-        self._tops, self._ends = self._down()
+        self._x = self._x_positions()
+        self._tops, self._ends = self._y_positions()
         self.places = [
             (self._x[i] - self._widths[i] / 2, self._tops[self._layer[i]]) for i in range(self._boxes)
         ]
@@ -125,7 +125,7 @@ class Layers:
             at[cell] = place + half
             place += 2 * half
 
-    def _across(self) -> list[float]:
+    def _x_positions(self) -> list[float]:
         """Return the middle of each cell, the leftmost cell's left edge at 0."""
         x = [0.0] * len(self._layer)
         for row in self._rows:
@@ -133,11 +133,11 @@ class Layers:
         for sweep in range(self._sweeps):
             rows, near = (self._rows[::-1], self._below) if sweep % 2 else (self._rows, self._above)
             for row in rows:
-                self._settle(row, x, near)
+                self._align_to_neighbours(row, x, near)
         near = [self._straight(cell) for cell in range(len(x))]
         for _ in range(self._sweeps):
             for row in self._rows:
-                self._settle(row, x, near)
+                self._align_to_neighbours(row, x, near)
         left = min((x[i] - self._widths[i] / 2 for i in range(len(x))), default=0.0)
         return [each - left for each in x]
 
@@ -148,7 +148,7 @@ class Layers:
             return above
         return [*above, *self._below[cell]]
 
-    def _settle(self, row: Sequence[int], x: list[float], near: Sequence[Sequence[int]]) -> None:
+    def _align_to_neighbours(self, row: Sequence[int], x: list[float], near: Sequence[Sequence[int]]) -> None:
         """Move the cells of a layer to the mean of their neighbours, as far as each other's room allows."""
         offsets, wanted, weights = [], [], []
         offset = 0.0
@@ -161,10 +161,10 @@ class Layers:
             wanted.append(mean - offset)
             # a line that bends looks worse than a box beside the middle of its neighbours
             weights.append(0.1 if not others else 4.0 if cell >= self._boxes else 1.0)
-        for cell, offset, place in zip(row, offsets, _rising(wanted, weights)):
+        for cell, offset, place in zip(row, offsets, _isotonic(wanted, weights)):
             x[cell] = place + offset
 
-    def _down(self) -> tuple[list[float], list[float]]:
+    def _y_positions(self) -> tuple[list[float], list[float]]:
         """Return where each layer begins and ends."""
         tops, ends = [], []
         y = 0.0
@@ -174,7 +174,7 @@ class Layers:
             y = ends[-1] + _DOWN
         return tops, ends
 
-    def lines(self) -> list[tuple[Line, int]]:
+    def lines(self) -> list[tuple[Curve, int]]:
         """Return the lines between neighbouring layers, and where each ends: a box's number, or a higher one."""
         found = []
         for cell, ends in enumerate(self._below):
@@ -188,7 +188,7 @@ class Layers:
         return found
 
 
-def way(line: Line, x: float = 0.0, y: float = 0.0) -> str:
+def svg_path(line: Curve, x: float = 0.0, y: float = 0.0) -> str:
     """Return a line between two layers as commands of a path."""
     start, bottom, border, end, below, stop = line
     start, end = start + x, end + x
@@ -215,7 +215,7 @@ def _layer_numbers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     return layer
 
 
-def _rising(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
+def _isotonic(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
     """Return the rising numbers that are closest to those wanted, by weighted squares.
 
     Source: M. Ayer et al., "An empirical distribution function for sampling with incomplete information" (1955).

@@ -157,7 +157,7 @@ class Graph:
         return found
 
     @cached_property
-    def _kinds(self) -> dict[str, set[Node]]:
+    def _variables_by_kind(self) -> dict[str, set[Node]]:
         """Variables by the kind of input that some operator takes them for; a variable may be of several kinds."""
         found: dict[str, set[Node]] = {AUX: set(), DATA: set(), LABEL: set(), PARAM: set()}
         for node in self.nodes:
@@ -171,22 +171,22 @@ class Graph:
     @cached_property
     def arguments(self) -> tuple[Node, ...]:
         """Variables that are arguments, in order."""
-        return tuple(n for n in self.nodes if n.op is None and n not in self._kinds[AUX])
+        return tuple(n for n in self.nodes if n.op is None and n not in self._variables_by_kind[AUX])
 
     @cached_property
     def auxiliary(self) -> tuple[Node, ...]:
         """Variables that are auxiliary states, in order."""
-        return tuple(n for n in self.nodes if n.op is None and n in self._kinds[AUX])
+        return tuple(n for n in self.nodes if n.op is None and n in self._variables_by_kind[AUX])
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """Names of the variables that feed a label input."""
-        return tuple(n.name for n in self.arguments if n in self._kinds[LABEL])
+        return tuple(n.name for n in self.arguments if n in self._variables_by_kind[LABEL])
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """Names of the variables that some operator declares to be parameters."""
-        return tuple(n.name for n in self.arguments if n in self._kinds[PARAM])
+        return tuple(n.name for n in self.arguments if n in self._variables_by_kind[PARAM])
 
     @cached_property
     def inputs(self) -> tuple[Node, ...]:
@@ -277,10 +277,10 @@ def merge_equal(graph: Graph) -> tuple[Entry, ...]:
         if inputs != node.inputs:
             new = Node(node.op, node.name, node.params, node.attrs, inputs, node.source, node.subgraphs)
         replaced[node] = known[key] = new
-    return _apart([(replaced[node], i) for node, i in graph.heads], graph.heads)
+    return _copy_merged_heads([(replaced[node], i) for node, i in graph.heads], graph.heads)
 
 
-def _apart(heads: list[Entry], before: tuple[Entry, ...]) -> tuple[Entry, ...]:
+def _copy_merged_heads(heads: list[Entry], before: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """Return heads in which those that have become one by merging are copies."""
     first: dict[Entry, Entry] = {}
     found: list[Entry] = []

@@ -9,7 +9,7 @@ from unicodedata import east_asian_width
 from ..base import Shape
 from ..markup import LINE, text
 from ..ops.spec import AUX, PARAM
-from .layered_layout import Layers, way
+from .layered_layout import LayeredLayout, svg_path
 from .node import Graph, Node
 
 _MOST_OPERATORS = 200
@@ -190,7 +190,7 @@ def draw(
     """
     if len(graph.nodes) > LARGEST:
         return None
-    sheet = _Sheet(graph, shapes or {}, hide_weights)
+    sheet = _Drawing(graph, shapes or {}, hide_weights)
     whole = sheet.frame(0, len(sheet.nodes), 1)
     parts: list[str] = []
     whole.write(parts, 0.0, 0.0)
@@ -217,7 +217,7 @@ def _weights(graph: Graph) -> set[Node]:
     return {node for node, only in read.items() if only and node.op is None and node not in heads}
 
 
-class _Sheet:
+class _Drawing:
     """What is drawn of a graph: its nodes in order, with numbers for what makes two of them equal.
 
     Args:
@@ -343,7 +343,7 @@ class _Frame:
             joined = [(a + 1, b + 1) for a, b in edges]
             joined += [(0, each + 1) for each in sorted(entered)]
             joined += [(each + 1, len(items) + 1) for each in sorted(left)]
-        self._layers = Layers(sizes, joined)
+        self._layers = LayeredLayout(sizes, joined)
         self.width: float = max(self._layers.width, 24.0) + 2 * _MARGIN
         self.height: float = self._layers.height + 2 * _MARGIN
 
@@ -352,7 +352,7 @@ class _Frame:
         across, down = x + _MARGIN, y + _MARGIN
         places, end = self._layers.places, len(self._items)
         ways = self._layers.lines()
-        strokes = [way(line, across, down) for line, _ in ways]
+        strokes = [svg_path(line, across, down) for line, _ in ways]
         if self._count > 1:
             strokes += self._write_frame(parts, x, y)
             places, end = places[1:-1], end + 1
@@ -377,6 +377,6 @@ class _Frame:
         middle, bottom = x + self.width / 2, y + self.height
         first, last = (place[0] + x + _MARGIN for place in (self._layers.places[0], self._layers.places[-1]))
         return [
-            way((middle, y, y, first, y + _MARGIN, y + _MARGIN), 0.0, 0.0),
-            way((last, bottom - _MARGIN, bottom - _MARGIN, middle, bottom, bottom), 0.0, 0.0),
+            svg_path((middle, y, y, first, y + _MARGIN, y + _MARGIN), 0.0, 0.0),
+            svg_path((last, bottom - _MARGIN, bottom - _MARGIN, middle, bottom, bottom), 0.0, 0.0),
         ]

@@ -70,14 +70,14 @@ def input_versions(graph: Graph) -> dict[Node, list[int]]:
     return versions
 
 
-def _bad(what: str) -> FileFormatError:
+def _format_error(what: str) -> FileFormatError:
     return FileFormatError(f"not a symbol file: {what}")
 
 
 def _field(row: Any, key: str, kind: type, where: str) -> Any:
     """Return a field of a JSON object, checked."""
     if not isinstance(row, dict) or not isinstance(row.get(key), kind):
-        raise _bad(f"{where} has no {key!r} of type {kind.__name__}")
+        raise _format_error(f"{where} has no {key!r} of type {kind.__name__}")
     return row[key]
 
 
@@ -93,7 +93,7 @@ def _attributes(row: dict[str, Any], where: str) -> dict[str, str]:
     for key in ("param", "attr", "attrs"):
         part = row.get(key) or {}
         if not isinstance(part, dict):
-            raise _bad(f"{key!r} of {where} is not an object")
+            raise _format_error(f"{key!r} of {where} is not an object")
         merged.update({str(k): str(v) for k, v in part.items()})
     return merged
 
@@ -103,12 +103,12 @@ def _references(rows: Any, before: list[Node], where: str) -> list[Entry]:
     entries = []
     for ref in rows:
         if not isinstance(ref, list) or len(ref) < 2 or not all(type(x) is int for x in ref):
-            raise _bad(f"{where} has an entry {ref!r}, expected [node, output, version]")
+            raise _format_error(f"{where} has an entry {ref!r}, expected [node, output, version]")
         number, output = ref[0], ref[1]
         if not 0 <= number < len(before):
-            raise _bad(f"{where} refers to node {number}, but only {len(before)} nodes come before it")
+            raise _format_error(f"{where} refers to node {number}, but only {len(before)} nodes come before it")
         if not 0 <= output < before[number].num_outputs:
-            raise _bad(f"{where} refers to output {output} of {before[number].name!r}, which has none")
+            raise _format_error(f"{where} refers to output {output} of {before[number].name!r}, which has none")
         entries.append((before[number], output))
     return entries
 
@@ -147,7 +147,7 @@ def _subgraphs(op: Op, row: dict[str, Any], version: int, where: str) -> tuple[G
     """Read the graphs that an operator such as a loop carries."""
     rows = row.get("subgraphs", [])
     if not isinstance(rows, list) or len(rows) != op.num_subgraphs:
-        raise _bad(f"{where} has no list of {op.num_subgraphs} 'subgraphs'")
+        raise _format_error(f"{where} has no list of {op.num_subgraphs} 'subgraphs'")
     return tuple(
         Graph(_from_rows(each, version, f"subgraph {i} of {where}: ")) for i, each in enumerate(rows)
     )
@@ -167,7 +167,7 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     graphs = _subgraphs(op, row, version, where) if op.num_subgraphs else ()
     a = op.parse(params, graphs)
     if graphs and a.num_outputs != len(graphs[-1].heads):
-        raise _bad(f"{where} has {a.num_outputs} outputs, its last subgraph {len(graphs[-1].heads)}")
+        raise _format_error(f"{where} has {a.num_outputs} outputs, its last subgraph {len(graphs[-1].heads)}")
     _check_count(op, a, len(inputs), where)
     declared = op.wanted(a, len(inputs))
     rest = _upgrade_keys(rest, inputs, tuple(i.name for i in declared))
@@ -176,7 +176,7 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
             inherited = {**params, **rest} if missing.kind == AUX else dict(rest)
             inputs.append((Node(None, f"{row['name']}_{missing.name}", attrs=inherited), 0))
     if len(inputs) != len(declared):
-        raise _bad(f"{where} has {len(inputs)} inputs, {op.name} takes {len(declared)}")
+        raise _format_error(f"{where} has {len(inputs)} inputs, {op.name} takes {len(declared)}")
     if version < 904:
         for (child, _), one in zip(inputs, declared):
             if child.op is None and one.init and "__init__" not in child.attrs:
@@ -191,7 +191,7 @@ def _check_count(op: Op, a: Any, inputs: int, where: str) -> None:
         return
     stated, units = getattr(a, variadic.count), variadic.units(inputs)
     if stated != units:
-        raise _bad(f"{where} has {variadic.count}={stated}, but inputs for {units}")
+        raise _format_error(f"{where} has {variadic.count}={stated}, but inputs for {units}")
 
 
 def _stored(attributes: dict[str, str]) -> dict[str, str]:
@@ -238,14 +238,14 @@ def from_json(text: str) -> tuple[Entry, ...]:
         kind = likely_kind(text[:64].encode("utf-8", "replace")) if text.lstrip()[:1] != "{" else ""
         cut = getattr(error, "pos", 0) >= len(text.rstrip()) > 0
         hint = f"; {kind or 'the file is cut short'}" if kind or cut else ""
-        raise _bad(f"{error}{hint}") from None
+        raise _format_error(f"{error}{hint}") from None
     if not isinstance(root, dict):
-        raise _bad("it holds no JSON object")
+        raise _format_error("it holds no JSON object")
     try:
         _refuse_unknown(root)
         heads = _from_rows(root, _version(root))
     except RecursionError:
-        raise _bad("its subgraphs lie too deep in each other") from None
+        raise _format_error("its subgraphs lie too deep in each other") from None
     if mode.is_np_shape() and not _in_np_shape(root):
         _rewrite_unknown(heads)
     return heads

@@ -160,9 +160,9 @@ def _translated(
     """Translate a model for some sizes of what is open; None if there are problems."""
     checker, functions, folder = walk_of
     graph = model.graph
-    worlds, held = sizes_of(wanted, attempt)
+    trials, held = sizes_of(wanted, attempt)
     texts = {each.key: each.value for each in model.metadata_props}
-    builder, names = GraphBuilder(worlds, read_hints(texts)), GraphNames()
+    builder, names = GraphBuilder(trials, read_hints(texts)), GraphNames()
     for each in (*graph.initializer, *_inputs(graph)):
         builder.reserve(each.name)
     for each in _inputs(graph):

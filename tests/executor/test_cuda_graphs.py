@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.executor import cuda_graphs, cuda_graph_mode
+from dpmodule.executor import cuda_graph_mode, cuda_graphs
 from dpmodule.executor.cuda_graphs import RecordedOutputs, Recorder, apart, reason_against
 from dpmodule.executor.program import program_of
 from helpers.nets import blobs, lenet, mlp

@@ -25,7 +25,7 @@ from ...graph import Graph
 from ..lowering import Lowered
 from .fresh_heads import fresh_heads
 
-__all__ = ["LEAST_CLASSES", "PASSES", "Pass", "apply", "disabled", "settings"]
+__all__ = ["MIN_CLASSES", "PASSES", "Pass", "apply", "disabled", "settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Pass:
         return function(low)
 
 
-LEAST_CLASSES = 2048
+MIN_CLASSES = 2048
 """Classes below which the scores of a usual batch are small; how many rows there are shows at run time only."""
 
 
@@ -80,7 +80,7 @@ def _has_equal_inputs(graph: Graph) -> bool:
 def _has_many_classes(graph: Graph) -> bool:
     """Say whether there is a dense layer of as many outputs as scores have that are worth splitting."""
     layers = (node for node in graph.nodes if node.op is not None and node.op.name == "FullyConnected")
-    return any(node.a.num_hidden >= LEAST_CLASSES for node in layers)
+    return any(node.a.num_hidden >= MIN_CLASSES for node in layers)
 
 
 def _has_small_windows(graph: Graph) -> bool:

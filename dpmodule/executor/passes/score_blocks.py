@@ -19,7 +19,7 @@ from typing import Any
 
 from ...ops.spec import LossOutput
 from ..lowering import Lowered, Step
-from . import LEAST_CLASSES
+from . import MIN_CLASSES
 
 
 def _is_scores(low: Lowered, step: Step | None) -> bool:
@@ -27,7 +27,7 @@ def _is_scores(low: Lowered, step: Step | None) -> bool:
     if step is None or step.fixed is not None or step.takes_env or step.covers:
         return False
     op, a = low.operator(step)
-    return op is not None and op.name == "FullyConnected" and a.flatten and a.num_hidden >= LEAST_CLASSES
+    return op is not None and op.name == "FullyConnected" and a.flatten and a.num_hidden >= MIN_CLASSES
 
 
 def _is_simple(low: Lowered, step: Step) -> bool:

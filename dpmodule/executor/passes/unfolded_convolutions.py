@@ -26,7 +26,7 @@ from ...ops.nn.unfold import WindowGrid, unfold
 from ..lowering import Lowered, Step
 from .channels_last import restride
 
-_LEAST_WEIGHT = 2**16
+_MIN_WEIGHT = 2**16
 """Numbers in a weight below which a convolution takes little time anyway."""
 
 
@@ -62,7 +62,7 @@ class UnfoldedConvolution:
     def _pays(self, x: torch.Tensor, weight: torch.Tensor, rows: int) -> bool:
         return (
             0 < rows <= weight.shape[0]
-            and weight.numel() >= _LEAST_WEIGHT
+            and weight.numel() >= _MIN_WEIGHT
             and x.device.type == "cpu"
             and x.dtype is torch.float32
             and weight.dtype is torch.float32

@@ -10,6 +10,7 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
+from .read import DTYPES
 from .shape_helpers import (
     LONGEST,
     common_shape,
@@ -23,7 +24,6 @@ from .shape_helpers import (
     transpose,
     unsqueeze,
 )
-from .read import DTYPES
 from .value import OnnxValue, Sizes, same_type
 
 _MANY = 2**62
@@ -145,7 +145,7 @@ def _split(c: NodeCall) -> list[OnnxValue]:
 
 
 def _slice_of(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
-    each = (begin,) * x.b.worlds
+    each = (begin,) * x.b.trials
     return cut(x, axis, each, tuple(n + size for n in each))
 
 
@@ -184,7 +184,7 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
 
 
 def _bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
-    """Return a position as one number for every world, None for the end, False if there is no such number."""
+    """Return a position as one number for every trial, None for the end, False if there is no such number."""
     if all(p == n for p, n in zip(places, sizes)):
         return default if default is not None else None
     if not dynamic(places) and (not dynamic(sizes) or places[0] <= min(sizes)):
@@ -242,7 +242,7 @@ def _with_node(
     axes: Sequence[int],
     steps: Sequence[int],
 ) -> None:
-    """Give numbers that differ between worlds the node that computes them in a run, if one operator does."""
+    """Give numbers that differ between trials the node that computes them in a run, if one operator does."""
     if len(axes) == 1 and steps[0] == 1 and len(set(starts)) == len(set(ends)) == 1:
         begin, end, _ = slice(starts[0][0], ends[0][0]).indices(x.shapes[0][0])
         if begin >= end:
@@ -253,7 +253,7 @@ def _with_node(
 
 def _tile(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    repeats = c.ints("repeats", 1) or [()] * b.worlds
+    repeats = c.ints("repeats", 1) or [()] * b.trials
     if len(repeats[0]) != x.rank or any(n < 1 for each in repeats for n in each):
         raise Refused(f"repeats {repeats[0]} for {x.dims[0]}")
     if all(each == repeats[0] for each in repeats):

@@ -37,7 +37,7 @@ class GraphScope:
         self.captured: dict[Entry, tuple[Entry, Node]] = {}
         """What it reads of the graph around it: where that lies there, and the variable that stands for it here."""
         self.donors: dict[Sizes, tuple[OnnxValue, int]] = {}
-        """Where a size that differs between worlds is found: a value and its axis."""
+        """Where a size that differs between trials is found: a value and its axis."""
 
     def capture(self, entry: Entry) -> Entry:
         """Return the variable that stands for an entry of the graph around this one."""
@@ -55,15 +55,15 @@ class GraphBuilder:
     """Makes nodes; what depends on constants alone is computed instead.
 
     Args:
-        worlds: number of worlds.
+        trials: number of trials.
 
     Attributes:
         params: values of the variables that are no inputs, by name.
         may_end: bodies of loops that have been seen to end these, by their id.
     """
 
-    def __init__(self, worlds: int, hints: Hints) -> None:
-        self.worlds = worlds
+    def __init__(self, trials: int, hints: Hints) -> None:
+        self.trials = trials
         self.hints = hints
         self.params: dict[str, torch.Tensor] = {}
         self.root = self.scope = GraphScope()
@@ -89,7 +89,7 @@ class GraphBuilder:
         """Make a variable.
 
         Args:
-            shapes: its shape in every world; () for an array without axes.
+            shapes: its shape in every trial; () for an array without axes.
             is_open: leave its shape to whoever binds it.
         """
         held = tuple(shape or (1,) for shape in shapes)
@@ -122,12 +122,12 @@ class GraphBuilder:
         """Make a value of numbers."""
         return self.given([data if isinstance(data, torch.Tensor) else torch.tensor(data)], dtype)
 
-    def given(self, per_world: Sequence[torch.Tensor], dtype: str | None = None) -> OnnxValue:
-        """Make a value of numbers that may differ between worlds."""
-        found = [t if dtype is None else t.to(torch_dtype(dtype)) for t in per_world]
+    def given(self, per_trial: Sequence[torch.Tensor], dtype: str | None = None) -> OnnxValue:
+        """Make a value of numbers that may differ between trials."""
+        found = [t if dtype is None else t.to(torch_dtype(dtype)) for t in per_trial]
         held = [t.reshape(1) if t.dim() == 0 else t for t in found]
         if all(t.shape == held[0].shape and bool((t == held[0]).all()) for t in held[1:]):
-            held = [held[0]] * self.worlds
+            held = [held[0]] * self.trials
         value = OnnxValue(self, tuple(tuple(t.shape) for t in held), name_of(held[0].dtype))
         value.known, value.is_scalar, value.scope = tuple(held), found[0].dim() == 0, self.root
         return value
@@ -175,7 +175,7 @@ class GraphBuilder:
     # values
 
     def every(self, value: OnnxValue) -> tuple[torch.Tensor, ...] | None:
-        """Return a value's numbers in every world, None where they depend on the inputs.
+        """Return a value's numbers in every trial, None where they depend on the inputs.
 
         Each recipe on the way is tried once: one that fails would fail again.
         """
@@ -195,7 +195,7 @@ class GraphBuilder:
         return value.known
 
     def fixed(self, value: OnnxValue) -> torch.Tensor | None:
-        """Return a value's numbers if they are the same in every world, else None."""
+        """Return a value's numbers if they are the same in every trial, else None."""
         tensors = self.every(value)
         if tensors is None:
             return None
@@ -211,7 +211,7 @@ class GraphBuilder:
         return found
 
     def numbers(self, value: OnnxValue, what: str) -> list[Dims]:
-        """Return a value's integers in every world."""
+        """Return a value's integers in every trial."""
         found = self.every(value)
         if found is None:
             raise Refused(f"{what} depends on the data")
@@ -227,15 +227,15 @@ class GraphBuilder:
     def _run(
         self, op: Op, a: Any, inputs: Sequence[tuple[torch.Tensor, ...]], shapes: Sequence[tuple[Dims, ...]]
     ) -> list[tuple[torch.Tensor, ...]]:
-        """Compute an operator in every world; return each output's numbers."""
+        """Compute an operator in every trial; return each output's numbers."""
         rows: list[list[torch.Tensor]] = []
-        for world in range(self.worlds):
-            tensors = [t[world] for t in inputs]
-            if world and all(t[world] is t[0] for t in inputs) and all(s[world] == s[0] for s in shapes):
+        for trial in range(self.trials):
+            tensors = [t[trial] for t in inputs]
+            if trial and all(t[trial] is t[0] for t in inputs) and all(s[trial] == s[0] for s in shapes):
                 rows.append(rows[0])
                 continue
             with torch.no_grad():
-                found = op.run(a, Env(_CPU, None, False, tuple(s[world] for s in shapes)), *tensors)
+                found = op.run(a, Env(_CPU, None, False, tuple(s[trial] for s in shapes)), *tensors)
             found = found if isinstance(found, (tuple, list)) else (found,)
             rows.append([t.reshape(1) if t.dim() == 0 else t.contiguous() for t in found])
         return [tuple(column) for column in zip(*rows)]
@@ -254,7 +254,7 @@ class GraphBuilder:
         """Apply an operator.
 
         Args:
-            shapes: shapes of the outputs in every world, for an operator that depends on the data; else inferred.
+            shapes: shapes of the outputs in every trial, for an operator that depends on the data; else inferred.
 
         Returns:
             Its outputs.
@@ -308,7 +308,7 @@ class GraphBuilder:
 
     @staticmethod
     def is_uniform(known: Sequence[torch.Tensor] | None) -> bool:
-        """Say whether numbers are the same in every world."""
+        """Say whether numbers are the same in every trial."""
         return known is not None and all(t is known[0] for t in known)
 
     def _computed(
@@ -324,23 +324,23 @@ class GraphBuilder:
         return self._run(op, a, [v.known or () for v in inputs], shapes)
 
     def inferred(self, op: Op, a: Any, inputs: Sequence[OnnxValue], count: int) -> list[tuple[Dims, ...]]:
-        """Return the shapes of an operator's outputs, of each in every world."""
+        """Return the shapes of an operator's outputs, of each in every trial."""
         rows: dict[tuple[Dims, ...], list[Dims]] = {}
-        for world in range(self.worlds):
-            ins = tuple(v.shapes[world] for v in inputs)
+        for trial in range(self.trials):
+            ins = tuple(v.shapes[trial] for v in inputs)
             if ins not in rows:
                 _, outs = infer_shape(op, a, list(ins), [None] * count)
                 if any(o is None or 0 in o for o in outs):
                     raise Refused(f"{op.name}: the shape of the result does not follow from {ins}")
                 rows[ins] = [o or (1,) for o in outs]
-        every = [rows[tuple(v.shapes[world] for v in inputs)] for world in range(self.worlds)]
+        every = [rows[tuple(v.shapes[trial] for v in inputs)] for trial in range(self.trials)]
         return [tuple(row[i] for row in every) for i in range(count)]
 
-    # sizes that differ between worlds
+    # sizes that differ between trials
 
     def offer(self, value: OnnxValue) -> None:
-        """Remember a value's sizes that differ between worlds."""
-        for axis in range(len(value.shapes[0])) if self.worlds > 1 else ():
+        """Remember a value's sizes that differ between trials."""
+        for axis in range(len(value.shapes[0])) if self.trials > 1 else ():
             sizes = value.axis(axis)
             if any(n != sizes[0] for n in sizes):
                 self.scope.donors.setdefault(sizes, (value, axis))
@@ -355,7 +355,7 @@ class GraphBuilder:
         return None
 
     def sizes(self) -> dict[Sizes, tuple[OnnxValue, int]]:
-        """Return all sizes that differ between worlds, and where each is found."""
+        """Return all sizes that differ between trials, and where each is found."""
         found: dict[Sizes, tuple[OnnxValue, int]] = {}
         scope: GraphScope | None = self.scope
         while scope is not None:
@@ -411,15 +411,15 @@ class NodeCall:
         return None if any(0 in shape for shape in found.shapes) else found
 
     def ints(self, name: str, number: int) -> list[tuple[int, ...]] | None:
-        """Return integers that are an attribute in old opsets and an input in new ones, in every world."""
+        """Return integers that are an attribute in old opsets and an input in new ones, in every trial."""
         if name in self.attrs:
-            return [tuple(self.attrs[name])] * self.b.worlds
+            return [tuple(self.attrs[name])] * self.b.trials
         if not self.has(number):
             return None
         return self.b.numbers(self.value(number), name)
 
     def fixed_ints(self, name: str, number: int) -> tuple[int, ...] | None:
-        """Return integers as `ints` does, which have to be the same in every world."""
+        """Return integers as `ints` does, which have to be the same in every trial."""
         found = self.ints(name, number)
         if found is None:
             return None

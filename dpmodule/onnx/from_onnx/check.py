@@ -366,11 +366,11 @@ def upgraded(model: Any, path: str) -> Any:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         problems.add("", f"opset {old}, which the package onnx cannot upgrade to {_TARGET}: {why}")
         problems.check()
-    _stand_up_slopes(model, made)
+    _move_slope_axes(model, made)
     return made
 
 
-def _stand_up_slopes(old: Any, made: Any) -> None:
+def _move_slope_axes(old: Any, made: Any) -> None:
     """Give slopes of PRelu axes of size 1 after their own: before opset 7 there is one slope for each channel.
 
     From opset 7 on slopes broadcast, and the converter leaves them as they are.

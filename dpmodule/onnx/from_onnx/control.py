@@ -11,8 +11,8 @@ from ...graph import Entry, Graph, Node
 from ...ops import get
 from .build import GraphBuilder, GraphScope, NodeCall, Translator
 from .check import Refused
-from .shape_helpers import LONGEST, in_order, normal, positions, squeeze, unsqueeze
 from .index import selected
+from .shape_helpers import LONGEST, in_order, normal, positions, squeeze, unsqueeze
 from .value import Dims, OnnxValue, Sizes
 
 
@@ -31,7 +31,7 @@ def _if(c: NodeCall) -> list[Any]:
 
 
 def _counts(b: GraphBuilder, limit: OnnxValue | None) -> tuple[int, ...] | None:
-    """Return how many steps a loop has at most in every world, None where that is open."""
+    """Return how many steps a loop has at most in every trial, None where that is open."""
     found = None if limit is None else b.every(limit)
     if found is None:
         return None
@@ -247,21 +247,21 @@ def _open(b: GraphBuilder, value: OnnxValue) -> OnnxValue:
     return made
 
 
-def _stand_in(b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool) -> OnnxValue:
+def _placeholder(b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool) -> OnnxValue:
     made = b.variable(b.reserve(f"{b.label}_{kind}"), shapes, dtype, is_open=True)
     return made.as_scalar(is_scalar)
 
 
 def _element(b: GraphBuilder, whole: OnnxValue) -> OnnxValue:
     shapes = tuple(s[1:] or (1,) for s in whole.shapes)
-    return _stand_in(b, "element", shapes, whole.dtype, len(whole.shapes[0]) == 1)
+    return _placeholder(b, "element", shapes, whole.dtype, len(whole.shapes[0]) == 1)
 
 
 def _outside(b: GraphBuilder, scope: GraphScope, node: Node) -> OnnxValue:
     """Return what a variable of a body stands for in the graph around it."""
     for outer, inner in scope.captured.values():
         if inner is node:
-            made = OnnxValue(b, ((1,),) * b.worlds, "float32", outer)
+            made = OnnxValue(b, ((1,),) * b.trials, "float32", outer)
             made.scope, made.trains = b.scope, True
             return made
     raise Refused(f"a body reads {node.name!r}, which is not there")
@@ -302,7 +302,7 @@ def each_step(
     b.scope = scope
     try:
         elements = [_element(b, v) for v in data]
-        held = [_stand_in(b, "state", v.shapes, v.dtype, v.is_scalar) for v in states]
+        held = [_placeholder(b, "state", v.shapes, v.dtype, v.is_scalar) for v in states]
         outs, news = step(elements, held)
         news = [_kept(b, old, new) for old, new in zip(held, news)]
         results = [*outs, *news]
@@ -370,10 +370,10 @@ def while_true(
     first, scope = GraphScope(outer), GraphScope(outer)
     try:
         b.scope = first
-        asked = [_stand_in(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
+        asked = [_placeholder(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
         question = graph_of(b, [test(asked)], [f"{b.label}_test"])
         b.scope = scope
-        held = [_stand_in(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
+        held = [_placeholder(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
         outs, news = step(held)
         if outs and limit is None:
             raise Refused("a loop without a largest number of steps that collects results")

@@ -10,8 +10,8 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .shape_helpers import dynamic, expand, filled, normal, positions, reshape, transpose, unsqueeze
 from .index import selected
+from .shape_helpers import dynamic, expand, filled, normal, positions, reshape, transpose, unsqueeze
 from .value import OnnxValue, Sizes
 
 _MATRIX = 2**24
@@ -23,9 +23,9 @@ class _ResizedAxis:
     def __init__(self, before: Sizes, after: Sizes, scales: tuple[float, ...], attrs: dict[str, Any]) -> None:
         self.before, self.after, self._scales, self._a = before, after, scales, attrs
 
-    def places(self, world: int) -> torch.Tensor:
+    def places(self, trial: int) -> torch.Tensor:
         """Return which place of the data each element of the result shows."""
-        n, m, scale = self.before[world], self.after[world], self._scales[world]
+        n, m, scale = self.before[trial], self.after[trial], self._scales[trial]
         line = torch.arange(m, dtype=torch.float32)  # as ONNX Runtime does, which decides ties
         mode = self._a["coordinate_transformation_mode"]
         if mode == "asymmetric":
@@ -43,9 +43,9 @@ class _ResizedAxis:
             return (line + 0.5) / scale - 0.5
         raise Refused(f"coordinate_transformation_mode {mode!r}")
 
-    def nearest(self, world: int) -> torch.Tensor:
+    def nearest(self, trial: int) -> torch.Tensor:
         """Return the element that each one of the result copies."""
-        places = self.places(world)
+        places = self.places(trial)
         mode = self._a["nearest_mode"]
         functions: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
             "round_prefer_floor": lambda x: torch.ceil(x - 0.5),
@@ -55,7 +55,7 @@ class _ResizedAxis:
         }
         if mode not in functions:
             raise Refused(f"nearest_mode {mode!r}")
-        return functions[mode](places).long().clamp(0, self.before[world] - 1)
+        return functions[mode](places).long().clamp(0, self.before[trial] - 1)
 
     def matrix(self) -> torch.Tensor:
         """Return the weights of each element of the data in each one of the result, for an axis of one size."""
@@ -95,12 +95,12 @@ def _defaults(c: NodeCall) -> dict[str, Any]:
 
 
 def _wanted(c: NodeCall, rank: int, attrs: dict[str, Any]) -> tuple[list[int], list[tuple[float, ...]], Any]:
-    """Return the axes, their factors in every world, and sizes if the file gives those."""
+    """Return the axes, their factors in every trial, and sizes if the file gives those."""
     b = c.b
     axes = [normal(n, rank) for n in attrs.get("axes") or range(rank)]
     place = {"Upsample": 1}.get(c.kind, 1 if c.since < 11 else 2)
     if "scales" in attrs:
-        return axes, [tuple(attrs["scales"])] * b.worlds, None
+        return axes, [tuple(attrs["scales"])] * b.trials, None
     given = c.maybe(place)
     if given is not None:
         numbers = b.every(given)
@@ -156,7 +156,7 @@ def _apply(b: GraphBuilder, x: OnnxValue, jobs: dict[int, _ResizedAxis], attrs: 
 
 
 def _nearest(b: GraphBuilder, x: OnnxValue, axis: int, job: _ResizedAxis) -> OnnxValue:
-    places = [job.nearest(w) for w in range(b.worlds)]
+    places = [job.nearest(w) for w in range(b.trials)]
     times = job.after[0] // job.before[0]
     if times > 1 and all(
         m == n * times and bool((p == torch.arange(m) // times).all())
@@ -181,7 +181,7 @@ def _like(b: GraphBuilder, x: OnnxValue, jobs: dict[int, _ResizedAxis], attrs: d
         raise Refused(f"mode {attrs['mode']} with {mode} for axes whose sizes are open")
     after = tuple(
         (1, 1, *(jobs[axis].after[w] if axis in jobs else x.shapes[w][axis] for axis in (2, 3)))
-        for w in range(b.worlds)
+        for w in range(b.trials)
     )
     like = filled(b, after, 0.0, x.dtype)
     return b("_contrib_BilinearResize2D", x, like, mode="like", align_corners=mode == "align_corners")

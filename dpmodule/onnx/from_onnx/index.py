@@ -194,7 +194,7 @@ def _compress(c: NodeCall) -> OnnxValue:
         places = torch.nonzero(known).reshape(-1)
         return b("take", x, b.constant(places), axis=0)
     if keep.axis(0) != x.axis(0):
-        x = cut(x, 0, (0,) * b.worlds, keep.axis(0))
+        x = cut(x, 0, (0,) * b.trials, keep.axis(0))
     return selected(b, x, keep.cast("float32"))
 
 

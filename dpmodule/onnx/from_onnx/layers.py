@@ -61,7 +61,7 @@ class _ConvWindow:
 
     def pad(self, b: GraphBuilder, x: OnnxValue, value: float) -> OnnxValue:
         """Put the widths around the data; none remain then."""
-        count = (1,) * b.worlds
+        count = (1,) * b.trials
         widths: dict[int, tuple[Sizes, Sizes]] = {
             i + 2: (tuple(m * k for k in count), tuple(n * k for k in count))
             for i, (m, n) in enumerate(zip(self.before, self.after))

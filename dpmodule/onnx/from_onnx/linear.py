@@ -132,7 +132,7 @@ def _joined(
     made = b("batch_dot", flat(left, k + len(rows)), flat(right, k + m))
     sizes = {n: v.axis(t.index(n)) for v, t in ((x, first), (y, second)) for n in t}
     letters = "".join((*batch, *rows, *columns))
-    shape: tuple[Dims, ...] = tuple(tuple(sizes[n][w] for n in letters) for w in range(b.worlds))
+    shape: tuple[Dims, ...] = tuple(tuple(sizes[n][w] for n in letters) for w in range(b.trials))
     return reshape(made, shape), letters
 
 

@@ -10,6 +10,7 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
+from .read import DTYPES, RANGES
 from .shape_helpers import (
     broadcast_dims,
     even,
@@ -22,7 +23,6 @@ from .shape_helpers import (
     transpose,
     unsqueeze,
 )
-from .read import DTYPES, RANGES
 from .types import cast_to
 from .value import OnnxValue, same_type
 

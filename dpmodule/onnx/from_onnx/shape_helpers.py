@@ -30,7 +30,7 @@ def normal(axis: int, rank: int) -> int:
 
 
 def dynamic(sizes: Sizes) -> bool:
-    """Say whether a size differs between worlds."""
+    """Say whether a size differs between trials."""
     return any(n != sizes[0] for n in sizes)
 
 
@@ -116,7 +116,7 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
     """Give a value another shape.
 
     Args:
-        targets: the shape in every world.
+        targets: the shape in every trial.
     """
     b, is_scalar = x.b, not targets[0]
     held = tuple(t or (1,) for t in targets)
@@ -172,7 +172,7 @@ def like_axis(x: OnnxValue, axis: int, donor: tuple[OnnxValue, int]) -> OnnxValu
 
 
 def filled(b: GraphBuilder, targets: Sequence[Sequence[int]], value: float, dtype: str) -> OnnxValue:
-    """Return an array of one number, of a shape that may differ between worlds."""
+    """Return an array of one number, of a shape that may differ between trials."""
     columns = list(zip(*targets))
     start = tuple(1 if dynamic(c) else c[0] for c in columns)
     tensor = torch.full((1,) * len(start), value, dtype=torch_dtype(dtype))
@@ -227,7 +227,7 @@ def expand(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
 
 
 def broadcast_dims(*values: OnnxValue) -> tuple[Dims, ...]:
-    """Return the shape of values broadcast together, in every world."""
+    """Return the shape of values broadcast together, in every trial."""
     return tuple(common_shape(*dims) for dims in zip(*(v.dims for v in values)))
 
 

@@ -18,11 +18,11 @@ class OnnxValue:
 
     Attributes:
         b: makes the nodes of its graph.
-        shapes: its shape in every world. An array without axes, which MXNet lacks, has (1,) here.
+        shapes: its shape in every trial. An array without axes, which MXNet lacks, has (1,) here.
         code: ONNX's number of the element type in the file if that is another one, else 0.
         is_scalar: whether it has no axes in ONNX.
         entry: what makes it in the graph; None for a constant that nothing has needed there yet.
-        known: its values in every world, where they follow from the file and the sizes alone.
+        known: its values in every trial, where they follow from the file and the sizes alone.
         recipe: operator, attributes and inputs from which `known` can be computed.
         turned: the value of which this one is the transpose of the last two axes.
     """
@@ -65,15 +65,15 @@ class OnnxValue:
 
     @property
     def dims(self) -> tuple[Dims, ...]:
-        """Shapes in ONNX, of every world."""
+        """Shapes in ONNX, of every trial."""
         return ((),) * len(self.shapes) if self.is_scalar else self.shapes
 
     def axis(self, number: int) -> tuple[int, ...]:
-        """Return the size of an axis in every world."""
+        """Return the size of an axis in every trial."""
         return tuple(shape[number] for shape in self.shapes)
 
     def size(self, number: int) -> int | None:
-        """Return the size of an axis if it is the same in every world, else None."""
+        """Return the size of an axis if it is the same in every trial, else None."""
         sizes = set(self.axis(number))
         return sizes.pop() if len(sizes) == 1 else None
 
@@ -198,13 +198,13 @@ def same_type(*values: OnnxValue) -> list[OnnxValue]:
 
 # Sizes to try a graph with whose dimensions are not all given.
 #
-# A graph with dimensions that the file leaves open is worked out for a few sets of sizes at once: worlds. What has the
+# A graph with dimensions that the file leaves open is worked out for a few sets of sizes at once: trials. What has the
 # same size in all of them is constant; what has the sizes of an input's dimension in all of them is that dimension. In
 # this way a chain that computes a shape is simply computed, and what it meant is read off its results.
 
 Dims = tuple[int, ...]
 Sizes = tuple[int, ...]
-"""One dimension's size in every world."""
+"""One dimension's size in every trial."""
 
 # no row is a linear function of another one, lest a multiple of one be taken for another
 _LEADING: tuple[Sizes, ...] = (
@@ -244,7 +244,7 @@ def sizes_of(
         shapes: shape of each input; a name stands for an open dimension.
 
     Returns:
-        The number of worlds, and the shapes of each input in all of them.
+        The number of trials, and the shapes of each input in all of them.
     """
     kinds: dict[str, int] = {}
     for shape in shapes.values():
@@ -260,8 +260,8 @@ def sizes_of(
         turn, place = divmod(number, len(row))
         chosen[name] = tuple(n * (turn + 1) + turn * (i % 2) for i, n in enumerate(row[place]))
         used[kind] += 1
-    worlds = 1 + min(len(chosen), 2)
-    return worlds, {
-        name: tuple(tuple(chosen[d][w] if isinstance(d, str) else d for d in shape) for w in range(worlds))
+    trials = 1 + min(len(chosen), 2)
+    return trials, {
+        name: tuple(tuple(chosen[d][w] if isinstance(d, str) else d for d in shape) for w in range(trials))
         for name, shape in shapes.items()
     }

@@ -20,7 +20,7 @@ Tensors = Sequence[Tensor]
 Source = TypeVar("Source")
 _Parameters = tuple[Tensor, Tensor | None] | tuple[()]
 
-_MOST_SHAPES = 64
+_MAX_SHAPES = 64
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -139,7 +139,7 @@ class FusedConvolution:
             sizes = self.tiled.sizes(data)
             # there is something to compute, and a summand has the shape of the result
             if min(*data, *sizes.result) > 0 and other in (None, sizes.result):
-                if len(self._known) >= _MOST_SHAPES:  # batches of ever new sizes must not fill the memory
+                if len(self._known) >= _MAX_SHAPES:  # batches of ever new sizes must not fill the memory
                     self._known.clear()
                 known = self._known[data, other] = sizes
         return known

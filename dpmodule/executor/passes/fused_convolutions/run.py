@@ -13,14 +13,14 @@ from ....compat import torch_private
 from ....ops.nn.linear import kernels
 from ....ops.spec import Env
 from ...lowering import Step
-from ...packed_weights import Seen
+from ...packed_weights import TensorVersions
 from .call import FusedConvolution, is_plain
 
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
 Shape = tuple[int, ...]
 
-_MOST_PLANS = 64
+_MAX_PLANS = 64
 
 
 class _Layer(NamedTuple):
@@ -51,7 +51,7 @@ class _Plan(NamedTuple):
 class _Packs(NamedTuple):
     """Weights and biases of all convolutions as the kernel reads them, which may go any time."""
 
-    sources: Seen
+    sources: TensorVersions
     channels: list[int]
     tensors: list[weakref.ref[Tensor]]
     addresses: list[int]
@@ -147,7 +147,7 @@ class ConvolutionRun:
             alive = packs.alive()
             if alive is not None:
                 return alive, packs.addresses
-        sources = Seen(read)
+        sources = TensorVersions(read)
         found: list[Tensor] = []
         for layer, count in zip(self._layers, channels):
             kept = layer.call.kept(self._sources(layer, inputs), count)
@@ -162,7 +162,7 @@ class ConvolutionRun:
         try:
             return self._plans[shapes]
         except KeyError:
-            if len(self._plans) >= _MOST_PLANS:  # batches of ever new sizes must not fill the memory
+            if len(self._plans) >= _MAX_PLANS:  # batches of ever new sizes must not fill the memory
                 self._plans.clear()
             return self._plans.setdefault(shapes, self._planned(dict(zip(self._images, shapes))))
 

@@ -28,7 +28,7 @@ from .chains import Chain, arrange, join_cells
 from .kernels import CellStates, Recurrence
 from .sequences import Sequences, added, draw_apart
 
-_FEWEST_MAPS = 6
+_MIN_LINEARS = 6
 
 
 def rnn_chains(low: Lowered) -> int:
@@ -38,7 +38,7 @@ def rnn_chains(low: Lowered) -> int:
         How many chains are found.
     """
     given, found = low.steps, kinds(low)
-    if found.count("linear") < _FEWEST_MAPS:
+    if found.count("linear") < _MIN_LINEARS:
         return 0
     low.steps = draw_apart(low, given[found.index("linear")].inputs[1])
     uses = Uses(low, found if low.steps is given else kinds(low))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...lowering import Lowered, Step
 from .cells import RecurrentStep, Uses
 
-_SHORTEST = 3
+_MIN_LENGTH = 3
 """How many steps make a chain; a kernel for fewer gains nothing."""
 
 _Weights = tuple[int, ...]
@@ -80,7 +80,7 @@ def join_cells(cells: list[RecurrentStep]) -> list[Chain]:
             followers.add(number)
     starts = [number for number in following if number not in followers]
     chains = [_follow(cells, start, following) for start in starts]
-    return [chain for chain in chains if len(chain.cells) >= _SHORTEST]
+    return [chain for chain in chains if len(chain.cells) >= _MIN_LENGTH]
 
 
 def _pair(cell: RecurrentStep) -> frozenset[_Weights]:

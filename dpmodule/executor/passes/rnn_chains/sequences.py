@@ -24,7 +24,7 @@ from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from .cells import Uses
 
-_FEWEST = 3
+_MIN_STEPS = 3
 
 
 def draw(a: Any, env: Env, like: torch.Tensor) -> torch.Tensor:
@@ -64,7 +64,7 @@ def draw_apart(low: Lowered, like: int) -> list[Step]:
     """Return the steps with every dropout in two, if there are several and backward may follow."""
     if not low.recorded or like >= low.num_variables:
         return low.steps
-    if sum(step.takes_env and _is_dropped(low, step) for step in low.steps) < _FEWEST:
+    if sum(step.takes_env and _is_dropped(low, step) for step in low.steps) < _MIN_STEPS:
         return low.steps
     steps: list[Step] = []
     for step in low.steps:
@@ -83,12 +83,12 @@ def draw_apart(low: Lowered, like: int) -> list[Step]:
     return steps
 
 
-_DEEPEST = 50
+_MAX_DEPTH = 50
 """How many operators a search goes back; residual networks of more layers find the sums of lower ones known."""
 
 
 @dataclass(frozen=True, slots=True)
-class TimeFirst:
+class TimeMajor:
     """Bring the axis that was cut to the front, as stacking the pieces would.
 
     Shape:
@@ -238,7 +238,7 @@ class Sequences:
         op, a = self._uses.low.operator(step)
         if op is None or op.name != "SliceChannel":
             return
-        if a.num_outputs >= _FEWEST and a.axis in (0, 1):
+        if a.num_outputs >= _MIN_STEPS and a.axis in (0, 1):
             self._places_of(index, step.outputs)
 
     def new(self, function: Callable[..., Any], name: str, inputs: Sequence[int], like: int) -> int:
@@ -250,7 +250,7 @@ class Sequences:
     def of(self, values: Sequence[int], depth: int = 0) -> int | None:
         """Return a list as one value, (T, ...); None if it was never one."""
         key = tuple(values)
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return None
         if key not in self._known:
             places = [self._places.get(value) for value in key]
@@ -355,7 +355,7 @@ class Sequences:
         if source not in self._whole:
             step = self._uses.low.steps[source]
             _, a = self._uses.low.operator(step)
-            function = TimeFirst(a.axis, a.num_outputs, bool(a.squeeze_axis))
+            function = TimeMajor(a.axis, a.num_outputs, bool(a.squeeze_axis))
             self._whole[source] = self.new(function, "time_first", step.inputs, step.inputs[0])
         return self._whole[source]
 
@@ -363,7 +363,7 @@ class Sequences:
         """Return a step that does the work of one that puts a list together; None if it does something else."""
         step = self._uses.low.steps[index]
         op, a = self._uses.low.operator(step)
-        if op is None or op.name not in ("Concat", "stack") or len(step.inputs) < _FEWEST:
+        if op is None or op.name not in ("Concat", "stack") or len(step.inputs) < _MIN_STEPS:
             return None
         axis = a.dim if op.name == "Concat" else a.axis
         if axis not in (0, 1):
