@@ -18,6 +18,7 @@ from .lowering import Lowered, Step
 from .measurement import StepTimes, TrialRun, measure_memory, measure_times
 from .program import Program
 from .sparse_arrays import stored_bytes
+from .storage_types import StorageTypes
 
 _SHOWN = 8
 """How many holders of memory are told."""

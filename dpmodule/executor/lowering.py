@@ -13,6 +13,7 @@ from typing import Any
 from ..graph import Graph, Node
 from ..ops.sparse import SparseCall, densify
 from ..ops.spec import Op
+from .storage_types import StorageTypes
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -24,6 +24,7 @@ from . import passes
 from .device_placement import move_between, own_environments
 from .lowering import Lowered, Step, lower
 from .passes.mirror import Policy, marked, policy
+from .storage_types import StorageTypes
 
 if TYPE_CHECKING:
     from .passes.fused_convolutions import ConvolutionRun

@@ -14,6 +14,7 @@ from ..ops.spec import Env
 from ..ops.user_code import is_users
 from .error_location import forward_error
 from .program import Program, program_of
+from .storage_types import StorageTypes
 
 _MAX_SHAPES = 256
 
