@@ -106,9 +106,13 @@ def _references(rows: Any, before: list[Node], where: str) -> list[Entry]:
             raise _format_error(f"{where} has an entry {ref!r}, expected [node, output, version]")
         number, output = ref[0], ref[1]
         if not 0 <= number < len(before):
-            raise _format_error(f"{where} refers to node {number}, but only {len(before)} nodes come before it")
+            raise _format_error(
+                f"{where} refers to node {number}, but only {len(before)} nodes come before it"
+            )
         if not 0 <= output < before[number].num_outputs:
-            raise _format_error(f"{where} refers to output {output} of {before[number].name!r}, which has none")
+            raise _format_error(
+                f"{where} refers to output {output} of {before[number].name!r}, which has none"
+            )
         entries.append((before[number], output))
     return entries
 

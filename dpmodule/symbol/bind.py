@@ -144,7 +144,9 @@ def _storage_types(graph: Graph, given: Mapping[str, str]) -> dict[str, str]:
         if stype not in _STYPES:
             raise ArgumentError(f"stype_dict: {name} is {stype!r}, expected one of {', '.join(_STYPES)}")
     found = {
-        name: stype for name, stype in {**declared_storage_types(graph), **given}.items() if stype != "default"
+        name: stype
+        for name, stype in {**declared_storage_types(graph), **given}.items()
+        if stype != "default"
     }
     variables = [node for node in graph.nodes if node.op is None and "__storage_type__" not in node.attrs]
     storage = infer_storage_types(graph, found, {node.name for node in variables} - {*given})

@@ -68,7 +68,9 @@ def compiled(executor, compile):
 
 
 def compiled_programs(mod):
-    return [each.is_compiled for executor in mod.group.execs for each in executor._default_mode._made.values()]
+    return [
+        each.is_compiled for executor in mod.group.execs for each in executor._default_mode._compiled.values()
+    ]
 
 
 NETS = [

@@ -79,7 +79,7 @@ def test_products_equal_what_torch_counts(case, data_wanted):
         with counters[0]:
             result = run.forward()
         with counters[1]:
-            run.backward(run.starts(result))
+            run.backward(run.head_gradients(result))
     found = executor.explain()
     assert found.flops == counters[0].get_total_flops() > 0
     if "num_group" in net.tojson():  # torch's counter forgets the groups in backward

@@ -353,10 +353,10 @@ def test_what_holds_most_is_told():
         executor.forward(is_train=True)
         executor.backward(mx.nd.ones(shape))
     found = executor.memory()  # the gradient's array gives up its memory first, so that forward takes more
-    assert found.given_up == size
+    assert found.freed == size
     assert {"output", "value"} < {each.what for each in found.holders}
     held(found)
-    assert str(found).splitlines()[2:4] == ["what holds most then (estimated):", "  2 MiB  argument data"]
+    assert str(found).splitlines()[2:4] == ["largest at the peak (estimated):", "  2 MiB  argument data"]
 
     sizes = [each.nbytes for each in bound().memory().holders]
     assert len(sizes) == 8

@@ -182,7 +182,7 @@ def test_forward_copies_keywords_in():
 
 def test_forward_refuses():
     executor = bound(S.Variable("x") * 2, x=[1.0, 2.0])
-    with pytest.raises(TypeError, match="forward: 'zz' is no argument; arguments: x"):
+    with pytest.raises(TypeError, match="forward: 'zz' is not an argument; arguments: x"):
         executor.forward(zz=ones(2))
     with pytest.raises(ShapeError, match=r"x has shape \(3,\), expected \(2,\)"):
         executor.forward(x=ones(3))
@@ -199,7 +199,7 @@ def heads_of(*symbols, **arrays):
 def test_a_missing_head_gradient_is_an_error_beside_a_loss_too():
     x = S.Variable("x")
     executor = heads_of(S.MakeLoss(x), x * 2, x=[1.0])
-    with pytest.raises(MXNetError, match="is no loss, so its gradient must be given"):
+    with pytest.raises(MXNetError, match="is not a loss, so its gradient must be given"):
         executor.backward()
     with pytest.raises(MXNetError, match="is no loss"):
         executor.backward([ones(1), None])
@@ -441,7 +441,7 @@ def test_dicts_and_lists_agree():
     assert executor.outputs[0].shape == (2, 2)
     x = S.Variable("x")
     twice = S.Group([x, x]).simple_bind(mx.cpu(), x=(1,))
-    with pytest.raises(ArgumentError, match="two outputs have one name"):
+    with pytest.raises(ArgumentError, match="two outputs have the same name"):
         _ = twice.output_dict
 
 
@@ -454,7 +454,7 @@ def test_copy_params_from():
     )
     assert bias.asnumpy().tolist() == [1, 2]
     assert executor.aux_dict["bn_moving_var"].asnumpy().tolist() == [3, 3]
-    with pytest.raises(ArgumentError, match="'zz' is no argument of this graph: x, fc_weight"):
+    with pytest.raises(ArgumentError, match="'zz' is not an argument of this graph: x, fc_weight"):
         executor.copy_params_from({"zz": ones(1)})
     with pytest.raises(ValueError, match="'zz' is no auxiliary state"):
         executor.copy_params_from({}, {"zz": ones(1)})

@@ -20,7 +20,7 @@ class FakeDriver:
         self.rehearsed = self.recorded = self.replayed = 0
         monkeypatch.setattr(cuda_graph_mode, "driver_of", lambda device: self)
 
-    def rehearse(self, work):
+    def warm_up(self, work):
         self.rehearsed += 1
         return work(), self.against
 

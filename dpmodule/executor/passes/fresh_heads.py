@@ -22,7 +22,7 @@ def clone(value: Any) -> Any:
     return value.clone()
 
 
-def apart(value: torch.Tensor) -> torch.Tensor:
+def contiguous_clone(value: torch.Tensor) -> torch.Tensor:
     """Return a copy of a tensor, laid out as outputs are.
 
     Shape:
@@ -56,7 +56,7 @@ def fresh_heads(low: Lowered) -> None:
         is_kept = low.recorded and _is_kept(made_by.get(roots[i]))
         if is_kept or roots[i] < low.num_variables or roots[i] in roots[:i]:
             copy = low.new_value(f"{low.names[head]}_copy")
-            function = apart if is_kept else clone
+            function = contiguous_clone if is_kept else clone
             low.steps.append(Step(function, "clone", None, [head], [copy], -1, takes_env=False))
             low.heads[i] = copy
 

@@ -130,7 +130,7 @@ def fused_norms(low: Lowered) -> int:
     Returns:
         How many there are.
     """
-    if low.is_body or low.mirrored:  # the one may be differentiated twice, the others are run again
+    if low.is_subgraph or low.mirrored:  # the one may be differentiated twice, the others are run again
         return 0
     readers: dict[int, list[Step]] = {}
     for step in low.steps:

@@ -45,7 +45,7 @@ def _is_forced(node: Node) -> bool:
     return text.lower() in ("true", "1")
 
 
-def _can_be(node: Node) -> bool:
+def _is_repeatable(node: Node) -> bool:
     """Say whether an operator gives the same when it is called again, and has a gradient of its own."""
     op = node.op
     return (
@@ -67,7 +67,7 @@ def marked(graph: Graph, wanted: Policy) -> frozenset[int]:
         for i, node in enumerate(graph.nodes)
         if node.op is not None
         and (everything or _is_forced(node) or (wanted and node.op.name not in _COSTLY))
-        and _can_be(node)
+        and _is_repeatable(node)
     )
 
 
@@ -84,7 +84,7 @@ def _members(low: Lowered) -> list[Step]:
     ]
 
 
-def _handed_over(low: Lowered, members: list[Step], parts: int) -> set[int]:
+def _part_boundaries(low: Lowered, members: list[Step], parts: int) -> set[int]:
     """Return the values that one of several equal parts reads from another, or that are read at the end."""
     size = -(-len(members) // parts)
     part = {id(step): i // size for i, step in enumerate(members)}
@@ -112,12 +112,12 @@ def mirror(low: Lowered) -> int:
     Returns:
         How many steps there are.
     """
-    if low.is_body or not low.mirrored:
+    if low.is_subgraph or not low.mirrored:
         return 0
     from ..recompute import Recomputed
 
     members = _members(low)
-    kept = _handed_over(low, members, low.mirror_parts) if low.mirror_parts else _read_often(low)
+    kept = _part_boundaries(low, members, low.mirror_parts) if low.mirror_parts else _read_often(low)
     members = [
         step for step in members if kept.isdisjoint(step.outputs) or _is_forced(low.graph.nodes[step.node])
     ]

@@ -247,7 +247,9 @@ def _open(b: GraphBuilder, value: OnnxValue) -> OnnxValue:
     return made
 
 
-def _placeholder(b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool) -> OnnxValue:
+def _placeholder(
+    b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool
+) -> OnnxValue:
     made = b.variable(b.reserve(f"{b.label}_{kind}"), shapes, dtype, is_open=True)
     return made.as_scalar(is_scalar)
 

@@ -143,7 +143,7 @@ class ConvolutionRun:
             None if they are not all kept.
         """
         read, packs = [inputs[at] for at in self._read], self._packs
-        if packs is not None and packs.channels == channels and packs.sources.are(read):
+        if packs is not None and packs.channels == channels and packs.sources.match(read):
             alive = packs.alive()
             if alive is not None:
                 return alive, packs.addresses
