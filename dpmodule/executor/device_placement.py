@@ -89,8 +89,7 @@ def move_between(low: Lowered, places: tuple[Context, ...]) -> None:
 
 
 def own_environments(low: Lowered, places: tuple[Context, ...], ctx: Context) -> None:
-    """Mark the steps that run on a context other than the executor's, so that they get that context's generator and
-    device.
+    """Mark the steps that run on a context other than the executor's, which need that context's generator.
 
     Args:
         places: context of each node of the graph, in its order.

@@ -239,8 +239,7 @@ class Program:
 
 
 def _runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ConvolutionRun | None]]:
-    """Return the steps in lists, some with a function that runs them in one call; see
-    `passes.fused_convolutions.runs`."""
+    """Return the steps in lists, some with a function that runs a list in one call."""
     if "fused_convolutions" not in low.fired:  # avoids importing its module
         return iter([(low.steps, None)])
     fused = import_module(".passes.fused_convolutions", __package__)

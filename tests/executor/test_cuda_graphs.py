@@ -11,7 +11,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.executor import cuda_graph_mode, cuda_graphs
-from dpmodule.executor.cuda_graphs import RecordedOutputs, Recorder, without_aliases, unsupported_reason
+from dpmodule.executor.cuda_graphs import RecordedOutputs, Recorder, unsupported_reason, without_aliases
 from dpmodule.executor.program import program_of
 from helpers.nets import blobs, lenet, mlp
 from helpers.recording import FakeDriver

@@ -472,7 +472,7 @@ def test_names_that_torch_cannot_have_come_in_one_error():
         net.to_torch({name: mx.nd.ones(1) for name in names})
     for part in (
         "'type' of 'type'",
-        "'a' is a variable, and 'a.b'",
+        "'a' is a variable, so 'a.b'",
         "'c..d' has an empty part",
         "'training' of",
     ):
