@@ -7,7 +7,7 @@ import logging
 import re
 from pathlib import Path
 
-from dpmodule import markup
+from dpmodule._core import markup
 
 __all__ = ["write"]
 

@@ -12,8 +12,8 @@ from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
+from dpmodule._core.markup import LINE, text
 from dpmodule.graph.layered_layout import LayeredLayout, svg_path
-from dpmodule.markup import LINE, text
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -476,7 +476,7 @@ def test_mean_and_variance():
     assert not tu.var_check(np.random.standard_normal, 1.1, 10000)
 
 
-# --- surroundings
+# --- system
 
 
 def test_default_context():

@@ -1,4 +1,4 @@
-"""``.ci/tutorials.py`` takes from a page what its reader runs, and sees it when something else is printed."""
+"""``tools/tutorials.py`` takes from a page what its reader runs, and sees it when something else is printed."""
 
 import os
 import sys

@@ -285,7 +285,7 @@ PARTS: dict[str, Callable[[], Record]] = {
 
 
 def agree(one: Any, other: Any) -> bool:
-    """Say whether two entries are the same; numbers may differ a little."""
+    """Return True if two entries are the same; numbers may differ a little."""
     if isinstance(one, list) and isinstance(other, list):
         pairs = list(zip(one, other, strict=True)) if len(one) == len(other) else [(0, 1)]
         return all(

@@ -13,8 +13,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from .._files import read_committed, write_set
 from ..base import FileFormatError
-from ..files import read_settled, write_set
 from .agent import Agent, options_file, packed_options, whole
 from .dictionary import DictionaryAgent
 
@@ -240,7 +240,7 @@ def _lines(path: str | None) -> Sequence[str]:
     if not path:
         return ()
     try:
-        text = read_settled(path).decode("utf-8-sig")
+        text = read_committed(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(
             f"{path}: no UTF-8 at byte {error.start}; expected a candidate in each line"

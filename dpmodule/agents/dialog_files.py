@@ -13,8 +13,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .._files import regular_file
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import regular_file
 
 Entry = list[Any]
 """Text, labels, reward and candidates, the last ones of which may be missing; a subclass of a teacher may change it."""

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import torch
 
+from .._devices import generators
 from ..base import ArgumentError, NotSupportedError
-from ..devices import generators
 from .agent import whole
 from .batch_world import BatchWorld, WorldOfCopies, numbered
 from .hogwild_workers import RESET, HogwildWorkers, WorkerSetup

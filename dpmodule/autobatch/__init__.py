@@ -22,7 +22,7 @@ Operations are declared in `ops`, each once, and read by the engine in Python (`
 alike; `graph` describes what expressions know of an engine's graph.
 """
 
-from ..compat import lazy
+from .._core import lazy
 from . import session
 from .batched import training as training
 from .builders.composed import BiRNNBuilder as BiRNNBuilder
@@ -253,7 +253,7 @@ from .trainers import Trainer as Trainer
 from .wrap import Wrapped as Wrapped
 from .wrap import wrap as wrap
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .. import mode as flags
+from .._core import mode as flags
+from .._core import torch_private
 from ..base import ArgumentError, DTypeError, ShapeError
-from ..compat import torch_private
 from ..ndarray import NDArray
 from .arguments import flag
 from .errors import foreign_value, user_line

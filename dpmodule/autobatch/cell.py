@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .. import mode as flags
+from .._core import mode as flags
 from ..base import ArgumentError, ShapeError
 from ..executor.subgraph_function import SubgraphFunction
 from ..graph import Graph, Node
@@ -272,7 +272,7 @@ def _every_node(graph: Graph) -> Iterator[Node]:
 
 
 def _ignores_head(node: Node) -> bool:
-    return node.op is not None and not node.op.wants_head(node.a)
+    return node.op is not None and not node.op.needs_head_gradient(node.a)
 
 
 def cell(

@@ -113,7 +113,7 @@ def _reason(node: Node, batched: set[Node], shapes: Mapping[Node, Any]) -> str:
     ndim = len(shapes[node.inputs[0][0]][node.inputs[0][1]] or ())
     if op.name in ("take", "dot"):
         return _reason_of_pair(node, batched)
-    declared = op.wanted(node.a, len(node.inputs))
+    declared = op.active_inputs(node.a, len(node.inputs))
     for (child, _), one in zip(node.inputs, declared):
         if child in batched and one.batch == SHARE:
             return f"shares {one.name} among examples"
@@ -373,7 +373,7 @@ def _declared_parameters(graph: Graph) -> set[str]:
     found: set[str] = set()
     for node in graph.nodes:
         if node.op is not None:
-            declared = node.op.wanted(node.a, len(node.inputs))
+            declared = node.op.active_inputs(node.a, len(node.inputs))
             found.update(
                 child.name
                 for (child, _), one in zip(node.inputs, declared)

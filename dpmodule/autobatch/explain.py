@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from .. import markup
+from .._core import markup
 from .errors import StateError
 from .graph import RanBatch
 from .ops.spec import shown

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .._files import finish_commit, read_committed, write_set
 from ..base import FileFormatError
-from ..files import read_settled, settle, write_set
 from . import text_format
 from .arguments import file_name
 from .builders import composed, lstm, rnn
@@ -127,8 +127,8 @@ def load_generator(basename: str, params: ParameterCollection) -> Iterator[Any]:
         FileFormatError: a file is damaged.
     """
     basename, params = file_name(basename, "load: basename"), as_collection(params, "load: params")
-    meta = io.BytesIO(read_settled(f"{basename}.meta"))
-    settle(f"{basename}.data")
+    meta = io.BytesIO(read_committed(f"{basename}.meta"))
+    finish_commit(f"{basename}.data")
     while meta.tell() < len(meta.getbuffer()):
         try:
             entry = _Unpickler(meta).load()

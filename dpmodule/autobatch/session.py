@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from .. import native
+from .._devices.generators import generator
+from .._devices.generators import seed as seed_all
 from ..base import did_you_mean, dtype_name
-from ..compat.log import get_logger
 from ..context import Context, cpu, gpu, is_gpu, num_gpus
-from ..devices.generators import generator
-from ..devices.generators import seed as seed_all
+from ..log import get_logger
 from .arguments import flag, number_from, whole
 from .errors import ArgumentError
 from .graph import EngineGraph, Options

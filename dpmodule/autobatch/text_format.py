@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .._devices.single_thread import single_thread
+from .._files import naming_errors, regular_file, write_atomically
 from ..base import FileError, FileFormatError
-from ..devices.single_thread import single_thread
-from ..files import naming_errors, regular_file, write_atomically
 from .arguments import file_name, flag, line_text, text
 from .storage import ParameterStorage
 

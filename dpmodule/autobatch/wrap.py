@@ -13,7 +13,7 @@ import torch
 from ..base import ArgumentError, ShapeError
 from ..ops.dtypes import torch_dtype
 from ..ops.torch_call import drawing_from, in_mode
-from ..ops.user_code import explained
+from ..ops.user_code import with_message
 from .arguments import flag
 from .batched import Batched, as_expression
 from .collection import HeldCollection
@@ -198,7 +198,7 @@ class Wrapped(Batched):
                 ) from error
             given = ", ".join(map(str, shapes))
             text = f"{self.name} fails on inputs of shapes {given}: {error} (at {user_line()})"
-            raise explained(error, ShapeError, text) from error
+            raise with_message(error, ShapeError, text) from error
 
     def _works_alone(self, rows: Sequence[Tensor]) -> bool:
         try:

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import run_file
+from .._devices import generators
+from .._files import write_atomically
+from .._object_state import random_generators, set_state, state_of
 from ..agents.network import Network
 from ..agents.teachers import FixedDialogTeacher
 from ..agents.worlds import MultiWorld
 from ..base import ArgumentError, FileFormatError
-from ..devices import generators
-from ..files import write_atomically
-from ..object_state import random_generators, set_state, state_of
+from ..checkpoint import run_format
 from . import agents
 from .agents import Options
 
@@ -89,7 +89,7 @@ class AgentCheckpoint:
     def _read(self) -> dict[str, Any] | None:
         if not os.path.exists(self._path):
             return None
-        state = run_file.read(self._path)
+        state = run_format.read(self._path)
         if not state.keys() >= _FIELDS or state["version"] != _VERSION:
             raise FileFormatError(f"{self._path}: not what train-agent of this version saves")
         wrong = [
@@ -180,7 +180,7 @@ class AgentCheckpoint:
             **{name: self._opt.get(name) for name in _SAME},
         }
         packed = io.BytesIO()
-        run_file.write(packed, self.state)
+        run_format.write(packed, self.state)
         write_atomically(self._path, packed.getvalue())
         self._next = time.monotonic() + self._every_s
         return self._path

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from .. import checkpoint, random
+from .._files import regular_file
 from ..agents.agent import (
     agent_class,
     create_agent,
@@ -23,7 +24,6 @@ from ..agents.agent import (
 from ..agents.create import create_task
 from ..agents.parser import ParlaiParser
 from ..base import ArgumentError, MXNetError
-from ..files import regular_file
 from .files import Command
 from .options import add_options, own_options, table
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from .._devices.generators import host
 from ..base import ArgumentError
-from ..devices.generators import host
 from ..graph.node import printable
 from ..symbol import Symbol
 from .models import Model, ModelPlace, Shapes, exported, find, read, wanted, write

@@ -1,6 +1,6 @@
 """Running graphs: lowering to generated functions, executors, and the memory they share."""
 
-from ..compat import lazy
+from .._core import lazy
 from .arrays import Binding as Binding
 from .device_placement import Placement as Placement
 from .device_placement import place_nodes as place_nodes

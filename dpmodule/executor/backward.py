@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
+from .._core import torch_private
 from ..base import MXNetError, StateError, dtype_name
-from ..compat import torch_private
 from ..ndarray import NDArray
 from ..ops.sparse import Ragged, densify, leaf_of
 from ..ops.spec import Env
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
 from .arrays import BoundArrays
 from .dense_chain import run_backward
 from .error_location import backward_error, head_error
@@ -102,7 +102,7 @@ class Backward:
         is_large = arrays.context.torch_device.type == "cpu" and 4 * size >= _LARGE_NETWORK_BYTES
         self._copied = _LARGE_BYTES if is_large else 0
         self._ignores_gradient = [
-            node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
+            node.op is not None and not node.op.needs_head_gradient(node.a) for node, _ in graph.heads
         ]
 
     def ignores_head(self, i: int, given: torch.Tensor | None) -> bool:
@@ -144,7 +144,7 @@ class Backward:
                 try:
                     seed = _loss_gradient(loss, env, outputs[i].raw, run, rest, root)
                 except Exception as error:
-                    if is_users(error) or isinstance(error, MXNetError):
+                    if is_user_error(error) or isinstance(error, MXNetError):
                         raise
                     raise head_error(error, self._graph, self._shapes, i) from error
             leaf = root if self.dense_only else leaf_of(root)
@@ -196,7 +196,7 @@ class Backward:
                 roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves)), callback
             )
         except Exception as error:
-            if is_users(error):
+            if is_user_error(error):
                 raise
             program, env, shaped, _ = run.prepared
             heads = value_gradients(program, head_grads)

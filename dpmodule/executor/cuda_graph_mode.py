@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..devices.generators import generator
+from .._devices.generators import generator
 from .arrays import BoundArrays
 from .backward import Backward
 from .cuda_graphs import RecordedOutputs, Recorder, driver_of, unsupported_reason

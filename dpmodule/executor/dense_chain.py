@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
-from ..ops.nn.linear import dense, multiply, pack, pays_packed, product_of_sizes
+from .._core import torch_private
+from ..ops.nn.linear import dense, fastest_kernel, multiply, pack, use_packed_kernel
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .execution_mode import ExecutionMode
@@ -72,14 +72,14 @@ class _DenseChain:
         self._is_one_call = (
             not self._program.low.recorded
             and all(layer.act in (None, "relu") for layer in self._layers)
-            and pays_packed(self._rows, [(layer.units, layer.features) for layer in self._layers])
+            and use_packed_kernel(self._rows, [(layer.units, layer.features) for layer in self._layers])
         )
         self._products = [  # the products of each layer: result, gradient of the weight, gradient of the data
             (
                 # the same bits as with packed weights
-                multiply if self._is_one_call else product_of_sizes(self._rows, layer.units, layer.features),
-                product_of_sizes(layer.units, layer.features, self._rows),
-                product_of_sizes(self._rows, layer.features, layer.units),
+                multiply if self._is_one_call else fastest_kernel(self._rows, layer.units, layer.features),
+                fastest_kernel(layer.units, layer.features, self._rows),
+                fastest_kernel(self._rows, layer.features, layer.units),
             )
             for layer in self._layers
         ]

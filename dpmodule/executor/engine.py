@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 
 __all__ = ["bulk", "set_bulk_size"]
 

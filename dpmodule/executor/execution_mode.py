@@ -9,8 +9,8 @@ import torch
 
 from ..context import Context
 from ..ndarray import NDArray
-from ..ops.exposure import expose
 from ..ops.spec import Env
+from ..ops.write_tracking import expose
 from .interpreter import interpret
 from .program import Forward, Program
 from .sparse_arrays import array_of

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from .._devices.generators import generator
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, SignatureError, StateError, dtype_name
 from ..context import Context, is_gpu
-from ..devices.generators import generator
-from ..devices.single_thread import single_thread
 from ..graph import Node
 from ..graph.node import merge_equal
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
-from ..ops.exposure import written
 from ..ops.sparse import leaf_of, stored_as
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
+from ..ops.write_tracking import count_write
 from . import packed_weights
 from .arrays import Binding, BoundArrays, assign, resize, write_into
 from .backward import Backward, Listener, deliver
@@ -459,7 +459,7 @@ class Executor:
         if program.low.mutated or program.written:
             self._commit(program, result[3], in_forward=True)
             # operators write these through aliases, whose writes torch counts separately
-            written([arrays.variables[slot].raw for slot in program.written])
+            count_write([arrays.variables[slot].raw for slot in program.written])
         if is_train:
             if packed_weights.entries:
                 packed_weights.drop_changed()
@@ -507,9 +507,9 @@ class Executor:
             # do not bind the cause to a name: its traceback would keep it, and all tensors here, alive
             if not isinstance(error, StepFailed):
                 shown = self._mode.watched and prepared.forward is not prepared.program.forward
-                if shown or is_users(error):  # raised by the monitor or a user's operator
+                if shown or is_user_error(error):  # raised by the monitor or a user's operator
                     raise
-            elif error.__cause__ is not None and is_users(error.__cause__):
+            elif error.__cause__ is not None and is_user_error(error.__cause__):
                 raise error.__cause__ from error.__cause__.__cause__
             shapes = self._arrays.shapes
             raise forward_error(error, prepared.program, self.graph, shapes) from (error.__cause__ or error)

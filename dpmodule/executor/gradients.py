@@ -147,7 +147,7 @@ def needs_head_gradient(head: Node, wanted: Collection[str]) -> bool:
         if node.op is None:
             if node.name in wanted:
                 return True
-        elif node.op.name not in STOPS and node.op.wants_head(node.a):
+        elif node.op.name not in STOPS and node.op.needs_head_gradient(node.a):
             stack.extend(child for child, _ in node.inputs)
     return False
 

@@ -10,7 +10,7 @@ import torch
 from ..graph import Node
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
 from .lowering import Step
 from .program import Program
 
@@ -116,7 +116,7 @@ def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watc
     """
     if node.op is None:
         return
-    declared = node.op.wanted(node.a, len(node.inputs))
+    declared = node.op.active_inputs(node.a, len(node.inputs))
     unnamed = node.op.name in _UNNAMED
     for (child, _), one, number in zip(node.inputs, declared, step.inputs):
         if child.op is None:
@@ -166,7 +166,7 @@ def _call_recorded(
     try:
         return call_step(program, step, {**known, **own}, env, shaped)
     except RuntimeError as error:  # any other error is raised again
-        if is_users(error):
+        if is_user_error(error):
             raise
         free: dict[int, torch.Tensor] = {
             n: _Alias.apply(t)  # type: ignore[no-untyped-call]

@@ -194,8 +194,8 @@ def _lower_node(
         values[node, i] = low.new_value(name.removesuffix("_output"))
         outputs.append(values[node, i])
     if op.mutates:
-        declared = op.wanted(a, len(inputs))
-        for position, now in op.written(declared):
+        declared = op.active_inputs(a, len(inputs))
+        for position, now in op.mutated_inputs(declared):
             new = low.new_value(f"{node.name}_{declared[position].name}_new")
             outputs.append(new)
             if inputs[position] < low.num_variables:

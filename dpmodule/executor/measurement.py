@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from .._core.torch_private import profiler_is_on
 from ..base import StateError
-from ..compat.torch_private import profiler_is_on
 from ..context import gpu_module
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._core import torch_private
 from ..base import DTypeError, OutOfMemoryError, dtype_name
-from ..compat import torch_private
 from ..context import Context
 from ..ndarray import NDArray
 from ..ops.dtypes import torch_dtype
-from ..ops.exposure import mark_own
 from ..ops.shapes import prod
+from ..ops.write_tracking import mark_owned
 
 _ALIGNMENT = 64
 """Alignment of arrays in bytes, for vector instructions; NumPy's is 16."""
@@ -98,7 +98,7 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str, what: str = "an a
         memory = _zeros(size) if size >= _OWN_PAGES else _slab.cut(size)
     except (OSError, MemoryError, OverflowError) as error:
         raise OutOfMemoryError.of(f"{what} of shape {shape}", error) from error
-    return NDArray(mark_own(torch.from_numpy(memory.view(kind).reshape(shape))), ctx)
+    return NDArray(mark_owned(torch.from_numpy(memory.view(kind).reshape(shape))), ctx)
 
 
 _UNKNOWN = (0, 0, 0, 0)

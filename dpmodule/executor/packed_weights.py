@@ -2,7 +2,7 @@
 
 A pack is made when the same parameters are used unchanged for the second time, so that a loop which updates them after
 every prediction makes none. It is valid as long as torch counts no write to any of them. Parameters whose writes cannot
-all be counted (see `ops.exposure`) are not packed. Packs belong to the parameters: executors that share parameters
+all be counted (see `write_tracking`) are not packed. Packs belong to the parameters: executors that share parameters
 share their packs. A pack is freed with its parameters, or when changed parameters are used again.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..ops import exposure
+from ..ops import write_tracking
 
 Tensors = Sequence[torch.Tensor]
 _Key = tuple[Hashable, ...]
@@ -35,16 +35,16 @@ class TensorVersions:
     def __init__(self, tensors: Tensors, forget: Callable[[Any], None] | None = None) -> None:
         self._sources = [weakref.ref(tensor, forget) for tensor in tensors]
         self._versions = [tensor._version for tensor in tensors]
-        self._epoch = exposure.epoch()
+        self._epoch = write_tracking.epoch()
 
     def match(self, tensors: Tensors) -> bool:
         """Return True if these are the same tensors, unchanged."""
         for source, version, tensor in zip(self._sources, self._versions, tensors):
             if source() is not tensor or tensor._version != version:
                 return False
-        now = exposure.epoch()
+        now = write_tracking.epoch()
         if self._epoch != now:
-            if not all(map(exposure.is_watched, tensors)):
+            if not all(map(write_tracking.writes_are_counted, tensors)):
                 return False
             self._epoch = now
         return True
@@ -97,7 +97,7 @@ def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Ha
     if entry is not None and entry.seen.match(tensors):
         return entry.pack(detail, make)
     entries.pop(key, None)
-    if all(map(exposure.is_watched, tensors)):
+    if all(map(write_tracking.writes_are_counted, tensors)):
         entries[key] = _PackedEntry(key, tensors, detail)
     return None
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
+from .._core import torch_private
 
 
 class _RecomputedCall:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .. import mode
+from .._core import mode
+from .._devices.generators import generator
 from ..context import Context
-from ..devices.generators import generator
 from ..graph import Node
 from ..ndarray import NDArray
 from ..ops.spec import Env
@@ -148,7 +148,7 @@ def with_float_integers(run: RecordedRun, slots: Sequence[int]) -> RecordedRun:
             values[slot] = values[slot].double()
         values[slot].requires_grad_()
     try:
-        with mode.carries_integers(), torch.enable_grad():
+        with mode.float_integers(), torch.enable_grad():
             result = interpret(program, values, env, shaped, lambda name, value: None)
     except StepFailed:
         return run

@@ -19,12 +19,12 @@ from ..ndarray.sparse_base import BaseSparseNDArray
 from ..ops.dtypes import torch_dtype
 from ..ops.sparse import (
     Ragged,
-    Rows,
+    RowSparse,
     Sparse,
+    add_rows,
     as_rows,
     densify,
     row_gradient,
-    rows_added,
     stored_as,
     stored_rows,
 )
@@ -63,13 +63,13 @@ def stored_bytes(array: NDArray) -> int:
     return sum(part.nbytes for part in parts if part is not None)
 
 
-def all_rows(tensor: torch.Tensor) -> Rows:
+def all_rows(tensor: torch.Tensor) -> RowSparse:
     """Return a dense tensor as a row-sparse value that stores every row, sharing memory.
 
     Shape:
         tensor, returns: (N, ...).
     """
-    return Rows(_counting(tensor.shape[0], tensor.device), tensor, tensor.shape)
+    return RowSparse(_counting(tensor.shape[0], tensor.device), tensor, tensor.shape)
 
 
 @lru_cache(maxsize=64)
@@ -112,7 +112,7 @@ def _ragged_seed(grad: NDArray, out: NDArray) -> torch.Tensor:
             "output.offsets) for a ragged output, and a dense array for a dense output"
         )
     own, given = out.stored, grad.stored.to(out.context.torch_device)
-    if not own.has_rows_of(given):
+    if not own.has_same_rows(given):
         raise ShapeError("out_grads: the rows of the ragged gradient and the output have different lengths")
     return given.values.to(own.dtype)
 
@@ -171,7 +171,7 @@ def _to_rows(grad: Any, target: RowSparseNDArray, add: bool, seen: set[int]) -> 
     if rows.values.dtype != target.values.dtype:
         rows = rows.replaced(rows.values.to(target.values.dtype))
     if add:
-        target.take_over(rows_added([target.stored, rows]))
+        target.take_over(add_rows([target.stored, rows]))
         return
     pointer = rows.values.data_ptr()
     if pointer in seen and rows.values.numel():
@@ -185,7 +185,7 @@ def _to_ragged(grad: Ragged, target: RaggedNDArray, add: bool) -> None:
     old = target.stored
     new = grad.replaced(grad.values.to(old.dtype, copy=True))
     if add and old.values.shape[0]:
-        if not old.has_rows_of(new):
+        if not old.has_same_rows(new):
             raise StateError(
                 "backward: a ragged gradient cannot be added to one with rows of other lengths; clear the gradient, or "
                 "bind the argument with grad_req='write'"

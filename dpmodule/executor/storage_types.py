@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..base import OpError, Shape
 from ..graph import Entry, Graph, Node
-from ..ops.sparse import SparseRule, counts_alone, note_fallback, rule_of
+from ..ops.sparse import SparseRule, has_dense_rule, log_fallback, rule_of
 
 _DENSE = "default"
 _BY_NUMBER = {"0": "default", "1": "row_sparse", "2": "csr", "101": "ragged"}
@@ -84,16 +84,16 @@ def _infer_free_variables(node: Node, values: dict[Entry, str], free: Collection
     """Set the storage types that an operator prefers for variables that declare none."""
     kinds = tuple(values.get(entry, _DENSE) for entry in node.inputs)
     rule = rule_of(node.op) if node.op is not None and _counts_alone(node) else None
-    if rule is None or rule.wanted is None:
+    if rule is None or rule.variable_storage is None:
         return
-    for entry, stype in zip(node.inputs, rule.wanted(node.a, kinds), strict=True):
+    for entry, stype in zip(node.inputs, rule.variable_storage(node.a, kinds), strict=True):
         if entry[0].op is None and entry[0].name in free and entry not in values and stype != _DENSE:
             values[entry] = stype
 
 
 def _counts_alone(node: Node) -> bool:
     """Return True if an operator uses sparse arrays even when its inputs are dense."""
-    return node.op is not None and counts_alone(node.op, node.a)
+    return node.op is not None and has_dense_rule(node.op, node.a)
 
 
 def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str, ...]] | None:
@@ -106,7 +106,7 @@ def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str
     except OpError as error:
         raise OpError(f"{node.describe()}: {error}") from None
     if rule is None or found is None:
-        note_fallback(node.op.name, kinds)
+        log_fallback(node.op.name, kinds)
         return None
     return rule, found
 

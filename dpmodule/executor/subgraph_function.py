@@ -11,7 +11,7 @@ import torch
 from ..base import Shape
 from ..graph import Graph, InferredSubgraph, Node, infer_shapes
 from ..ops.spec import Env
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
 from .error_location import forward_error
 from .program import Program, program_of
 from .storage_types import StorageTypes
@@ -63,7 +63,7 @@ class SubgraphFunction(InferredSubgraph):
                 values, env, self._environments(program, env, tensors, step)
             )
         except Exception as error:
-            if is_users(error):
+            if is_user_error(error):
                 raise
             raise forward_error(error, program, self.graph, self._shapes_of(tensors)) from error
         for (slot, _, _), new in zip(program.low.mutated, mutated):

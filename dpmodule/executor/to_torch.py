@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import fx
 
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, OpError
-from ..devices.single_thread import single_thread
 from ..graph import Graph, Node
 from ..ndarray import NDArray
 from ..ops.spec import AUX, LABEL
@@ -160,8 +160,8 @@ def _refused(graph: Graph) -> Iterator[str]:
             yield f"{node.describe()}, whose attribute {wrong[0]!r} is not a name in Python"
         if node.op is None or node.op.owner is not None or not node.op.mutates:
             continue
-        states = {one.name for one in node.op.wanted(node.a, len(node.inputs)) if one.kind == AUX}
-        if node.op.variadic is not None or states & {*node.op.commit_now}:
+        states = {one.name for one in node.op.active_inputs(node.a, len(node.inputs)) if one.kind == AUX}
+        if node.op.variadic is not None or states & {*node.op.commit_in_forward}:
             yield f"{node.describe()}, which overwrites its inputs when it is called"
 
 
@@ -195,7 +195,7 @@ def _is_label_of(node: Node, reader: Node) -> bool:
     """Return True if a loss reads a node only as its label."""
     if reader.op is None or not reader.op.is_loss(reader.a):
         return False
-    declared = reader.op.wanted(reader.a, len(reader.inputs))
+    declared = reader.op.active_inputs(reader.a, len(reader.inputs))
     return all(one.kind == LABEL for (child, _), one in zip(reader.inputs, declared) if child is node)
 
 
@@ -204,6 +204,6 @@ def _always_one(graph: Graph) -> set[str]:
     names = set()
     for node in graph.nodes:
         if node.op is not None and getattr(node.a, "fix_gamma", False):
-            declared = node.op.wanted(node.a, len(node.inputs))
+            declared = node.op.active_inputs(node.a, len(node.inputs))
             names |= {child.name for (child, _), one in zip(node.inputs, declared) if one.name == "gamma"}
     return names

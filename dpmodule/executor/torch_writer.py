@@ -16,7 +16,7 @@ from torch import fx
 from ..base import ArgumentError, Shape, ShapeError
 from ..graph import Entry, Graph, Node, infer_shapes
 from ..ops.dtypes import torch_dtype
-from ..ops.fx import Memory, function_of, part
+from ..ops.fx import OperatorState, function_of, select_output
 from ..ops.shapes import infer_type, known
 
 _UNSAFE = frozenset("'\"\\")
@@ -24,7 +24,7 @@ _UNSAFE = frozenset("'\"\\")
 _GLOBALS = frozenset({"self", "getattr", "torch", "device", "inf", "nan", "NoneType", "fx_pytree", "pytree"})
 """Names used in the source of `torch.fx`, which a parameter of the same name would hide."""
 
-_FUNCTIONS = part.__module__.replace(".", "_")
+_FUNCTIONS = select_output.__module__.replace(".", "_")
 """Prefix of this package's functions in that source."""
 
 
@@ -174,7 +174,7 @@ class _ModuleWriter:
         if node.num_outputs == 1:
             self._values[node, 0] = call
             return
-        take = part if node in self._plan.labels else operator.getitem
+        take = select_output if node in self._plan.labels else operator.getitem
         for i, name in enumerate(node.output_names):
             if (node, i) in self._used:
                 self._values[node, i] = self._graph.create_node("call_function", take, (call, i), name=name)
@@ -202,7 +202,7 @@ class _ModuleWriter:
                 self._part(f"{node.name}_body", _subgraph_module(graph)) for graph in node.subgraphs
             )
         elif op.stateful:
-            keywords["memory"] = self._part(f"{node.name}_memory", Memory())
+            keywords["memory"] = self._part(f"{node.name}_memory", OperatorState())
         if op.mutates or op.loss is not None or op.stateful or (op.random and node.inputs):
             keywords["training"] = self._training()
         return keywords

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..compat import lazy
+from .._core import lazy
 from .program import NameCounts, default_startup_program
 
 __all__ = ["generate", "guard"]

@@ -2,7 +2,7 @@
 
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from .infer import InferredSubgraph as InferredSubgraph
 from .infer import infer_shapes as infer_shapes
 from .infer import infer_types as infer_types
@@ -19,6 +19,6 @@ if typing.TYPE_CHECKING:
 
 _LATER = {"serialization": "from_json input_versions to_json"}
 
-__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER)]
+__all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER)]
 
 __getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import mode
+from .._core import mode
 from ..base import DTypeError, Shape, ShapeError, dtype_from_code, dtype_name
 from ..ops import attrs as attribute_types
 from ..ops.shapes import infer_shape, infer_type, known, same_types, unify
@@ -278,7 +278,7 @@ def _check_types(node: Node, types: Mapping[Node, list[Any]]) -> None:
     """Refuse inputs of different types where an operator takes one type; labels may differ."""
     if node.op is None or node.op.infer_type not in (None, same_types) or len(node.inputs) < 2:
         return
-    declared = node.op.wanted(node.a, len(node.inputs))
+    declared = node.op.active_inputs(node.a, len(node.inputs))
     found = {types[child][i] for (child, i), one in zip(node.inputs, declared) if one.kind != LABEL}
     if len(found - {None}) > 1:
         inputs = ", ".join(f"{child.output_names[i]} {types[child][i]}" for child, i in node.inputs)

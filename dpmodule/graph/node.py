@@ -103,7 +103,7 @@ class Node:
         """The inputs that are auxiliary states of the operator."""
         if self.op is None:
             return ()
-        declared = self.op.wanted(self.a, len(self.inputs))
+        declared = self.op.active_inputs(self.a, len(self.inputs))
         return tuple(entry for entry, one in zip(self.inputs, declared) if one.kind == AUX)
 
     def describe(self) -> str:
@@ -163,7 +163,7 @@ class Graph:
         for node in self.nodes:
             if node.op is None or node.op.variadic is not None and not node.op.variadic.group:
                 continue
-            for (child, _), declared in zip(node.inputs, node.op.wanted(node.a, len(node.inputs))):
+            for (child, _), declared in zip(node.inputs, node.op.active_inputs(node.a, len(node.inputs))):
                 if child.op is None:
                     found[declared.kind].add(child)
         return found

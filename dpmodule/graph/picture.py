@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
+from .._core.markup import LINE, text
 from ..base import Shape
-from ..markup import LINE, text
 from ..ops.spec import AUX, PARAM
 from .layered_layout import LayeredLayout, svg_path
 from .node import Graph, Node
@@ -209,7 +209,7 @@ def _weights(graph: Graph) -> set[Node]:
     """Return the variables that are nothing but parameters and auxiliary states."""
     read: dict[Node, bool] = {}
     for node in graph.nodes:
-        declared = [] if node.op is None else node.op.wanted(node.a, len(node.inputs))
+        declared = [] if node.op is None else node.op.active_inputs(node.a, len(node.inputs))
         for number, (child, _) in enumerate(node.inputs):
             is_weight = number < len(declared) and declared[number].kind in (PARAM, AUX)
             read[child] = read.get(child, True) and is_weight

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .. import mode
+from .._core import mode
+from .._files import likely_kind
 from ..attribute import bare_suffix, is_free, stored_key
 from ..base import ArgumentError, FileFormatError, MXNetError, OpError
-from ..files import likely_kind
 from ..ops import find as find_op
 from ..ops import get as get_op
 from ..ops.attrs import shape as shape_type
@@ -138,7 +138,7 @@ def _split_attributes(
     """Divide attributes into the operator's own and all others."""
     params = {k: v for k, v in attributes.items() if stored_key(k) == k and op.owns(k)}
     rest = {k: v for k, v in attributes.items() if k not in params}
-    unknown = [k for k in rest if not (op.takes_any or is_free(stored_key(k)) or bare_suffix(k))]
+    unknown = [k for k in rest if not (op.accepts_any_keyword or is_free(stored_key(k)) or bare_suffix(k))]
     if unknown:
         raise OpError(
             f"{where} of the symbol file: {op.name} has no attribute {unknown[0]!r}; it takes "
@@ -173,7 +173,7 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     if graphs and a.num_outputs != len(graphs[-1].heads):
         raise _format_error(f"{where} has {a.num_outputs} outputs, its last subgraph {len(graphs[-1].heads)}")
     _check_count(op, a, len(inputs), where)
-    declared = op.wanted(a, len(inputs))
+    declared = op.active_inputs(a, len(inputs))
     rest = _upgrade_keys(rest, inputs, tuple(i.name for i in declared))
     if version < 900:
         for missing in declared[len(inputs) :]:

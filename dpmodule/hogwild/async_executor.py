@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from .._core import lazy
+from .._core.closing import Closing
+from .._devices import generators
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
-from ..compat import lazy
-from ..compat.closing import Closing
 from ..context import Context, cpu
-from ..devices import generators
 from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol

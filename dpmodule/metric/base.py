@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 import torch
 
+from .._devices.device_transfer import on_device
+from .._object_state import changes, described, noted, packed_changes, restore
 from ..base import ArgumentError, ShapeError
-from ..devices.device_transfer import on_device
 from ..ndarray import NDArray
 from ..ndarray.ragged import numbers_of
-from ..object_state import changes, described, noted, packed_changes, restore
 from ..registry import Registry
 from .tally import Tally
 
@@ -129,7 +129,7 @@ class EvalMetric:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: names and values."""
-        from ..markup import table
+        from .._core.markup import table
 
         return table(("metric", "value"), self.get_name_value())
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from .._core import lazy
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
-from ..compat import lazy
 from ..context import Context
 from ..executor import trim_heap
 from ..ndarray import NDArray

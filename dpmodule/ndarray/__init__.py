@@ -8,7 +8,7 @@ in a submodule (`nd.contrib`, `nd.linalg`, `nd.random`, `nd.sparse`, `nd.image`)
 import functools
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import _internal as _internal
 from . import contrib as contrib
 from . import methods as methods
@@ -78,7 +78,7 @@ _LATER = {
 }
 
 __all__ = [
-    *lazy.handed_on(vars()),
+    *lazy.public_names(vars()),
     *lazy.modules_of(_LATER),
     "contrib",
     "image",
@@ -93,6 +93,6 @@ __getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     _LATER,
-    functools.partial(op_functions.face_of, ""),
+    functools.partial(op_functions.op_function_in, ""),
     operators=functools.partial(op_functions.names_in, ""),
 )

@@ -16,8 +16,8 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from .._files import likely_kind
 from ..base import DTypeError, FileFormatError, MXNetError, OutOfMemoryError, dtype_from_code
-from ..files import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 
@@ -127,7 +127,7 @@ def _check_start(reader: _FileReader) -> None:
     start = reader.take(min(reader.size, 16), "the header")
     if len(start) == 16 and int.from_bytes(start[:8], "little") == LIST_MAGIC:
         return
-    hint = likely_kind(start) or "this is no MXNet array file"
+    hint = likely_kind(start) or "this is not an MXNet array file"
     if start[:8] == LIST_MAGIC.to_bytes(8, "little")[: len(start)] and start:
         hint = "the file is truncated"
     raise reader.error(hint, 0)

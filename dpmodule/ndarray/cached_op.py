@@ -22,7 +22,7 @@ class CachedOp:
         thread_safe: accepted, without effect.
 
     Raises:
-        DTypeError: `sym` is no Symbol.
+        DTypeError: `sym` is not a Symbol.
         ArgumentError: it holds a loop or branch, whose body is a graph of its own; bind such a Symbol.
 
     Example:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._core import lazy
 from ..base import ArgumentError, ShapeError
-from ..compat import lazy
 from .creation import full, zeros
 from .handle import Handle
 from .ndarray import NDArray
-from .op_functions import face, face_of, names_in
+from .op_functions import names_in, op_function, op_function_in
 
 if TYPE_CHECKING:
     from ..types import ContextLike, Number
@@ -40,7 +40,7 @@ __all__ = [
 
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, otherwise=partial(face_of, "contrib"), operators=partial(names_in, "contrib")
+    __name__, __all__, otherwise=partial(op_function_in, "contrib"), operators=partial(names_in, "contrib")
 )
 
 
@@ -56,7 +56,7 @@ def isnan(data: NDArray) -> Any:
 
 def isfinite(data: NDArray) -> Any:
     """Return 1 where an element is neither infinite nor NaN, else 0, in the type of `data`."""
-    return face("_mul")(data == data, data.abs() != math.inf)
+    return op_function("_mul")(data == data, data.abs() != math.inf)
 
 
 def rand_zipfian(
@@ -81,7 +81,7 @@ def rand_zipfian(
     """
     span = math.log(range_max + 1)
     given = {} if ctx is None else {"ctx": ctx}
-    drawn = face("_random_uniform")(0, span, shape=(num_sampled,), dtype="float64", **given)
+    drawn = op_function("_random_uniform")(0, span, shape=(num_sampled,), dtype="float64", **given)
     sampled = (drawn.exp() - 1).astype("int64") % range_max
 
     def expected(classes: NDArray) -> Any:
@@ -126,7 +126,7 @@ def adamw_update(
         The new weight, or `out`.
     """
     factor = _factor(rescale_grad, weight)
-    return face("_adamw_update")(weight, grad, mean, var, factor, lr=lr, eta=eta, **attributes)
+    return op_function("_adamw_update")(weight, grad, mean, var, factor, lr=lr, eta=eta, **attributes)
 
 
 def mp_adamw_update(
@@ -153,7 +153,9 @@ def mp_adamw_update(
         The new weight, or `out`.
     """
     factor = _factor(rescale_grad, weight)
-    return face("_mp_adamw_update")(weight, grad, mean, var, weight32, factor, lr=lr, eta=eta, **attributes)
+    return op_function("_mp_adamw_update")(
+        weight, grad, mean, var, weight32, factor, lr=lr, eta=eta, **attributes
+    )
 
 
 def multi_adamw_update(
@@ -180,7 +182,9 @@ def multi_adamw_update(
     """
     arrays = [*_interleaved(weights, grads, mean, var), _factor(rescale_grad, weights[0])]
     rates = {"lrs": tuple(lrs), "wds": tuple(wds), "etas": tuple(etas)}
-    return face("_multi_adamw_update")(*arrays, num_weights=size or len(weights), **rates, **attributes)
+    return op_function("_multi_adamw_update")(
+        *arrays, num_weights=size or len(weights), **rates, **attributes
+    )
 
 
 def multi_mp_adamw_update(
@@ -211,7 +215,9 @@ def multi_mp_adamw_update(
     """
     arrays = [*_interleaved(weights, grads, mean, var, weights32), _factor(rescale_grad, weights[0])]
     rates = {"lrs": tuple(lrs), "wds": tuple(wds), "etas": tuple(etas)}
-    return face("_multi_mp_adamw_update")(*arrays, num_weights=size or len(weights), **rates, **attributes)
+    return op_function("_multi_mp_adamw_update")(
+        *arrays, num_weights=size or len(weights), **rates, **attributes
+    )
 
 
 def multi_lamb_update(
@@ -238,7 +244,9 @@ def multi_lamb_update(
     """
     arrays = _interleaved(weights, grads, mean, var)
     rates = {"learning_rates": tuple(lrs), "wds": tuple(wds), "step_count": tuple(step_count)}
-    return face("_multi_lamb_update")(*arrays, num_tensors=num_tensors or len(weights), **rates, **attributes)
+    return op_function("_multi_lamb_update")(
+        *arrays, num_tensors=num_tensors or len(weights), **rates, **attributes
+    )
 
 
 def multi_mp_lamb_update(
@@ -268,7 +276,7 @@ def multi_mp_lamb_update(
     arrays = _interleaved(weights, grads, mean, var, weights32)
     rates = {"learning_rates": tuple(lrs), "wds": tuple(wds), "step_count": tuple(step_count)}
     number = num_tensors or len(weights)
-    return face("_multi_mp_lamb_update")(*arrays, num_tensors=number, **rates, **attributes)
+    return op_function("_multi_mp_lamb_update")(*arrays, num_tensors=number, **rates, **attributes)
 
 
 Nested: TypeAlias = "Handle | Sequence[Any]"
@@ -284,7 +292,7 @@ def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str)
 
     Args:
         value: one leaf, or a list or tuple of such, to any depth.
-        parts: returns what a leaf counts as, such as the single outputs of a symbol; None for what is no leaf.
+        parts: returns what a leaf counts as, such as the single outputs of a symbol; None for what is not a leaf.
     """
     found = parts(value)
     if found is not None:
@@ -349,7 +357,7 @@ def foreach(
         outputs, states = body(element, states)
         leaves, form = flatten(outputs, _leaf, "foreach: an output of body")
         collected.append(leaves)
-    stacked = [face("stack")(*column) for column in zip(*collected)]
+    stacked = [op_function("stack")(*column) for column in zip(*collected)]
     return ([] if form is None else regroup(stacked, form)), states
 
 
@@ -418,11 +426,11 @@ def _stacked(column: Sequence[Any], length: int, number: int) -> Any:
     if any(each.shape != first.shape for each in column):
         shapes = ", ".join(f"step {i} {each.shape}" for i, each in enumerate(column))
         raise ShapeError(f"while_loop: output {number} of func changes its shape: {shapes}")
-    rows = face("stack")(*column)
+    rows = op_function("stack")(*column)
     if len(column) == length:
         return rows
     rest = zeros((length - len(column), *first.shape), ctx=first.context, dtype=first.dtype)
-    return face("Concat")(rows, rest, dim=0)
+    return op_function("Concat")(rows, rest, dim=0)
 
 
 def cond(pred: Handle | Number, then_func: Callable[[], Any], else_func: Callable[[], Any]) -> Any:

@@ -11,7 +11,7 @@ import torch
 
 from ..base import ArgumentError, DTypeError, NonFiniteError, ShapeError, dtype_name, plain
 from ..context import Context
-from ..ops.array.codes import resolve
+from ..ops.array.reshape_codes import resolve
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 from .handle import Handle
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def is_number(value: object) -> TypeIs[int | float | np.number[Any] | np.bool_]:
-    """Say whether `value` is one number: Python's, or a NumPy scalar."""
+    """Return True if `value` is one number: Python's, or a NumPy scalar."""
     return isinstance(value, (int, float, np.number, np.bool_))
 
 

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 import torch.utils.dlpack
 
-from .. import mode
+from .._core import mode
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, DTypeError, OutOfMemoryError, ShapeError
 from ..context import Context, gpu_module, is_gpu, num_gpus
-from ..devices.single_thread import single_thread
 from ..ops import get
 from ..ops.dtypes import name_of
-from ..ops.exposure import expose, mark_own
+from ..ops.write_tracking import expose, mark_owned
 from . import sparse_creation as sparse
 from . import tape
 from .convert import dtype_pair, host_array, is_number, wanted_shape
@@ -72,7 +72,7 @@ def array(
             return tape.apply(source_array, convert, "array", ctx=where)
         return NDArray(convert(given), where)
     name, wanted = dtype_pair(dtype)
-    return NDArray(mark_own(torch.from_numpy(host_array(source_array, name))).to(device, wanted), where)
+    return NDArray(mark_owned(torch.from_numpy(host_array(source_array, name))).to(device, wanted), where)
 
 
 def _filled(
@@ -241,7 +241,7 @@ def linspace(
     Args:
         stop: the last number, or with `endpoint` off the one that would follow.
         num: how many.
-        endpoint: whether `stop` is one of them.
+        endpoint: True if `stop` is one of them.
         ctx: where to put it; None = the current context.
     """
     if num == 0:
@@ -280,7 +280,7 @@ def from_torch(tensor: torch.Tensor, ctx: ContextLike | None = None) -> NDArray:
             current one for the CPU).
 
     Raises:
-        DTypeError: the tensor's type has no counterpart (complex, quantized), or it is no tensor.
+        DTypeError: the tensor's type has no counterpart (complex, quantized), or it is not a tensor.
         ArgumentError: the tensor is sparse, or lies on another device than `ctx`.
     """
     if not isinstance(tensor, torch.Tensor):
@@ -315,7 +315,7 @@ def from_numpy(
 
     Raises:
         ArgumentError: memory is to be shared but is not C-contiguous, or belongs to something read-only.
-        DTypeError: `ndarray` is no NumPy array, or of a type without counterpart.
+        DTypeError: `ndarray` is not a NumPy array, or of a type without counterpart.
     """
     if not isinstance(ndarray, np.ndarray):
         raise DTypeError(f"from_numpy takes a numpy.ndarray, got {type(ndarray).__name__}")

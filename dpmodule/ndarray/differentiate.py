@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from .. import mode
+from .._core import mode, torch_private
 from ..base import ShapeError, StateError
-from ..compat import torch_private
 from ..context import Context
 from ..ops.sparse import leaf_of
 from .handle import Handle

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from .. import mode
+from .._core import mode
+from .._devices.generators import generator
 from ..base import MXNetError
 from ..context import Context
-from ..devices.generators import generator
 from ..ops import shapes
-from ..ops.sparse import SparseCall, leaf_of, note_fallback, rule_of
+from ..ops.sparse import SparseCall, leaf_of, log_fallback, rule_of
 from ..ops.spec import Env, Op
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
 from . import tape
 from .handle import Handle, Out, array_of
 from .op_dispatch import PreparedOp, check_alike, failure, no_array, targets_of
@@ -24,7 +24,7 @@ Tensors = Sequence[torch.Tensor | None]
 
 
 def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
-    """Say whether an input is in a graph, after checking that `out` may be written."""
+    """Return True if an input is in a graph, after checking that `out` may be written."""
     if out is not None:
         for target in out if isinstance(out, (list, tuple)) else (out,):
             if isinstance(target, Handle):
@@ -37,7 +37,7 @@ def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
 
 
 def has_copies(arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> bool:
-    """Say whether a gradient flows through float64 copies of integers (see `tape.Variable`)."""
+    """Return True if a gradient flows through float64 copies of integers (see `tape.Variable`)."""
     return tape.TapeVariable.any_copies and any(
         array.stype == "default" and tensor.dtype is not array.raw.dtype
         for array, tensor in zip(arrays, tensors, strict=True)
@@ -210,7 +210,7 @@ def _attempt(
     except MXNetError:
         raise
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
-        if is_users(error):
+        if is_user_error(error):
             raise
         raise failure(plan, arrays, error) from error
 
@@ -294,7 +294,7 @@ def _by_rule(plan: PreparedOp, arrays: Sequence[Any]) -> tuple[tuple[str, ...], 
     rule = rule_of(plan.op, kinds)
     stypes = None if rule is None else rule.storage(plan.a, kinds)
     if rule is None or stypes is None:
-        note_fallback(plan.op.name, kinds)
+        log_fallback(plan.op.name, kinds)
         return None
     found = rule.run(plan.a, _env(arrays[0].context), *(array.stored for array in arrays))
     return stypes, found if isinstance(found, tuple) else (found,)

@@ -13,8 +13,8 @@ import torch
 from ..base import ArgumentError, np_dtype
 from ..context import Context
 from ..ops.dtypes import name_of
-from ..ops.exposure import expose
 from ..ops.sparse import Sparse
+from ..ops.write_tracking import expose
 
 if TYPE_CHECKING:
     from ..types import Number
@@ -63,7 +63,7 @@ class Handle:
         raw: the values, for the library's own use, which may *rebind* it to another tensor as long as `pinned` is
             False.
         tensor: the same for users. Whoever takes it may write it in ways that torch does not count, so that nothing
-            is remembered about its memory from then on (see `ops.exposure`).
+            is remembered about its memory from then on (see `ops.write_tracking`).
         context: the context; two CPU contexts are two places although torch knows one CPU device.
         pinned: if True, nobody rebinds `raw`: new values are written into its memory.
         trace: the array's place in a recorded graph (see `tape`), None outside any.

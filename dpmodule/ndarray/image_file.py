@@ -32,7 +32,7 @@ def imdecode(
     Raises:
         ArgumentError: other `channels`, or a part outside the image.
         ShapeError: `out` or `mean` has another shape.
-        FileFormatError: the bytes are no image, or a damaged one.
+        FileFormatError: the bytes are not an image, or the image is damaged.
 
     Source: MXNet 1.9.1 `nd.imdecode`, which reads an image only up to its first zero byte.
     """

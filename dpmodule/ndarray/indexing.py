@@ -102,7 +102,7 @@ def _plain_slice(given: slice) -> slice:
     try:
         return slice(*(None if v is None else _whole(v) for v in (given.start, given.stop, given.step)))
     except (TypeError, ValueError):
-        raise ArgumentError(f"slice {given!r} has bounds that are no integers") from None
+        raise ArgumentError(f"slice {given!r} has bounds that are not integers") from None
 
 
 def _whole(value: object) -> int:
@@ -120,7 +120,7 @@ def _index_tensors(key: Handle | IndexLike, device: torch.device) -> list[Any]:
         try:
             array = np.asarray(key)
         except ValueError:
-            raise ArgumentError(f"index {key!r} is no rectangular array") from None
+            raise ArgumentError(f"index {key!r} is not a rectangular array") from None
         if array.size == 0:
             array = array.astype(np.int64)
         if array.dtype.kind not in "biuf":
@@ -160,7 +160,7 @@ class _Mask:
 
 
 def _covered(item: Any) -> int:
-    """Return how many axes an item uses up."""
+    """Return the number of axes that an item indexes."""
     if item is None or item is Ellipsis:
         return 0
     return item.tensor.dim() if isinstance(item, _Mask) else 1

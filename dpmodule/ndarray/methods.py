@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from ..compat.lazy import Method
+from .._core.lazy import Method
 from ..ops import names
 
 T = TypeVar("T", bound=type)

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from .. import mode
+from .._core import lazy, mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..base import integer_types as integer_types
 from ..base import numeric_types as numeric_types
-from ..compat import lazy
 from ..context import Context, gpu_module, is_gpu
 from ..ops import get
 from ..ops.dtypes import name_of
-from ..ops.exposure import expose
 from ..ops.shapes import prod
+from ..ops.write_tracking import expose
 from . import indexing, tape
 from .convert import (
     broadcast_shape,
@@ -38,7 +37,7 @@ from .convert import (
 from .differentiate import differentiate
 from .handle import Handle
 from .methods import OpMethods, fluent
-from .op_functions import as_context, call, face
+from .op_functions import as_context, call, op_function
 from .operators import ADD, DIV, EQ, GE, GT, LE, LT, MOD, MUL, NE, POW, SUB
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ Bounds = Sequence[int | None]
 _ALL = slice(None)
 
 
-@fluent(face)
+@fluent(op_function)
 class NDArray(Handle, OpMethods):
     """An array on a device, with MXNet's methods, whose memory is a torch tensor.
 
@@ -121,7 +120,7 @@ class NDArray(Handle, OpMethods):
         return MUL.right(self, -1)
 
     def __abs__(self) -> Any:
-        return face("abs")(self)
+        return op_function("abs")(self)
 
     # --- values for Python, NumPy and torch
 
@@ -196,7 +195,7 @@ class NDArray(Handle, OpMethods):
         return int(self.asscalar())
 
     def __bool__(self) -> bool:
-        """Say whether the only element is not 0; an empty array is False."""
+        """Return True if the only element is not 0; False for an empty array."""
         if self.size > 1:
             raise ShapeError("the truth value of an NDArray with multiple elements is ambiguous")
         return self.size == 1 and bool(self.raw.reshape(-1)[0])
@@ -295,7 +294,7 @@ class NDArray(Handle, OpMethods):
 
     @staticmethod
     def _basic_indexing_slice_is_contiguous(slc_key: tuple[Any, ...], shape: tuple[int, ...]) -> bool:
-        """Say whether a basic key selects one unbroken run of memory; MXNet's tests ask for it by this name."""
+        """Return True if a basic key selects one unbroken run of memory; MXNet's tests ask for it by this name."""
         return bool(np.empty(shape, np.bool_)[slc_key].flags.c_contiguous)
 
     def slice_assign(self, rhs: Handle, begin: Bounds, end: Bounds, step: Bounds | None) -> NDArray:
@@ -401,7 +400,7 @@ class NDArray(Handle, OpMethods):
 
         Args:
             axis: before which axis it comes; negative ones count from the end.
-            inplace: whether the result shares this array's memory.
+            inplace: True if the result shares this array's memory.
 
         Raises:
             ShapeError: there is no such place.
@@ -414,7 +413,7 @@ class NDArray(Handle, OpMethods):
         """Merge all axes but the first; a view if `inplace`, else a copy.
 
         Args:
-            inplace: whether the result shares this array's memory.
+            inplace: True if the result shares this array's memory.
         """
         rows = self.shape[0] if self.ndim else 1
         dims = rows, prod(self.shape[1:])
@@ -425,7 +424,7 @@ class NDArray(Handle, OpMethods):
 
         Args:
             axis: one axis or several.
-            inplace: whether the result shares this array's memory.
+            inplace: True if the result shares this array's memory.
 
         Raises:
             ShapeError: an axis is longer than 1 or does not exist.
@@ -466,7 +465,7 @@ class NDArray(Handle, OpMethods):
             k: which diagonal: 0 for the main one, above it if positive, below it if negative.
             **kwargs: further attributes of the operator, such as `axis1` and `axis2`.
         """
-        return face("diag")(self, k=k, **kwargs)
+        return op_function("diag")(self, k=k, **kwargs)
 
     # --- copies and places
 
@@ -540,7 +539,7 @@ class NDArray(Handle, OpMethods):
 
         Args:
             dtype: the element type, as NumPy type, torch dtype or name.
-            copy: whether to copy even where nothing changes.
+            copy: True to copy even where nothing changes.
         """
         _, wanted = dtype_pair(dtype)
         if not copy and wanted == self.raw.dtype:
@@ -569,7 +568,7 @@ class NDArray(Handle, OpMethods):
 
     @property
     def writable(self) -> bool:
-        """Whether the array may be written to: always."""
+        """True if the array may be written to: always."""
         return True
 
     def as_nd_ndarray(self) -> NDArray:
@@ -600,7 +599,7 @@ class NDArray(Handle, OpMethods):
 
     @property
     def _fresh_grad(self) -> bool:
-        """Whether `backward` has written the gradient since this was last set to False."""
+        """True if `backward` has written the gradient since this was last set to False."""
         variable = tape.variable_of(self)
         return variable is not None and variable.fresh
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..markup import curve, histogram, table, text
+from .._core.markup import curve, histogram, table, text
 from ..ops.dtypes import name_of
 from .convert import to_numpy
 from .handle import Handle

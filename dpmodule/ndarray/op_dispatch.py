@@ -11,7 +11,7 @@ import torch
 from ..base import DTypeError, MXNetError, OpError, ShapeError
 from ..ops import shapes
 from ..ops.dtypes import name_of
-from ..ops.sparse import counts_alone
+from ..ops.sparse import has_dense_rule
 from ..ops.spec import AUX, Op
 from .handle import Handle, Out
 
@@ -64,22 +64,22 @@ class PreparedOp:
                 raise OpError(f"{op.name}: {variadic.count} is {stated}, but {count} inputs are given")
         self.op = op
         self.a = a = op.parse(given)
-        inputs = op.wanted(a, count)
+        inputs = op.active_inputs(a, count)
         self.count = len(inputs)
         self.function = op.bind(a) if op.bind is not None else None
         self.mutated = tuple(
             None if inputs[position].kind == AUX and not now else position
-            for position, now in op.written(inputs)
+            for position, now in op.mutated_inputs(inputs)
         )
         self.states = tuple(
             (i, position)
-            for i, (position, now) in enumerate(op.written(inputs))
+            for i, (position, now) in enumerate(op.mutated_inputs(inputs))
             if inputs[position].kind == AUX and not now
         )
         self.guarded = op.owner is not None or op.read_attrs is not None
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
-        self.alone = counts_alone(op, a)
+        self.alone = has_dense_rule(op, a)
         # what MXNet checks before it runs; torch would broadcast or promote instead
         self.same_shape = op.infer is shapes.same and count > 1
         self.same_type = op.infer_type in (None, shapes.same_types) and count > 1
@@ -89,7 +89,7 @@ _plans: dict[tuple[Any, ...], PreparedOp] = {}
 
 
 def can_be_key(value: object) -> bool:
-    """Say whether equal values of a type mean equal attributes (0.0 and -0.0 do not)."""
+    """Return True if equal values of a type mean equal attributes (0.0 and -0.0 do not)."""
     if isinstance(value, tuple):
         return all(type(v) is int or (type(v) is float and v != 0.0) for v in value)
     return isinstance(value, _KEYS) or (type(value) is float and value != 0.0)
@@ -135,7 +135,7 @@ def _listed(arrays: Sequence[Any]) -> str:
 
 
 def no_array(op: Op, arrays: Sequence[Any]) -> OpError:
-    """Name the input that is no array."""
+    """Name the input that is not an array."""
     position, value = next((i, x) for i, x in enumerate(arrays) if not isinstance(x, Handle))
     names = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else []
     name = names[position] if position < len(names) else f"input {position}"

@@ -13,7 +13,7 @@ from ..base import ArgumentError, OpError, did_you_mean
 from ..context import Context, context_of, current_context
 from ..ops import find, names, namespace_of
 from ..ops.dtypes import name_of
-from ..ops.registry import docstring, named_in, signature, split_call
+from ..ops.registry import docstring, find_operator_name, signature, split_call
 from ..ops.registry import names_in as names_in
 from ..ops.spec import Op
 from .execution import execute
@@ -37,7 +37,7 @@ class Form:
     """How the arguments of calls of one form are to be read.
 
     Attributes:
-        lead: how many positional arguments are inputs; the others are attributes.
+        lead: number of positional arguments that are inputs; the others are attributes.
         plans: by the values of the attributes and their types: the plan, and the place among the inputs as written
             of each input as the operator takes them, None where the two orders agree.
     """
@@ -78,7 +78,7 @@ class Form:
 
     def add(self, op: Op, plan: PreparedOp, values: tuple[Any, ...]) -> None:
         """Keep the plan of a call with these values, if calls like it can be told by them."""
-        wanted = [i.name for i in op.wanted(plan.a, plan.count)]
+        wanted = [i.name for i in op.active_inputs(plan.a, plan.count)]
         if op.variadic is not None:
             given = wanted if self.lead == len(wanted) else []
         else:
@@ -131,7 +131,7 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
     if op.variadic is not None:
         total = op.variadic.total(op.variadic.units(len(positional) + len(named)))
         a = op.parse(attributes) if op.variadic.fixed is not None else None
-        names = [i.name for i in op.wanted(a, total)] if named else []
+        names = [i.name for i in op.active_inputs(a, total)] if named else []
         return positional + [named[k] for k in sorted(named, key=names.index)]
     while positional and positional[-1] is None:
         positional.pop()
@@ -143,7 +143,7 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
         and all(i.when is None for i in static)
     ):
         return positional
-    wanted = op.wanted(op.parse(attributes))
+    wanted = op.active_inputs(op.parse(attributes))
     names = [i.name for i in static or wanted]
     given = {n: v for n, v in zip(names, positional, strict=False) if v is not None}
     given.update(named)
@@ -173,14 +173,14 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | N
     ctx = attributes.pop("ctx", None) if kwargs.get("ctx") is None else kwargs["ctx"]
     if op.read_attrs is None:  # what a symbol would only keep has no effect here
         attributes = {
-            k: v for k, v in attributes.items() if k in op.attrs or not (op.takes_any or is_free(k))
+            k: v for k, v in attributes.items() if k in op.attrs or not (op.accepts_any_keyword or is_free(k))
         }
     arrays = _ordered(op, positional, named, attributes)
     if not arrays:
         where = _place(ctx, out, attributes, op)
         if "ctx" in op.attrs:
             attributes["ctx"] = str(where)
-    elif ctx is not None and not op.takes_any:
+    elif ctx is not None and not op.accepts_any_keyword:
         raise OpError(f"{op.name}: ctx is given, but the result goes where the first input is")
     else:
         where = None
@@ -202,11 +202,11 @@ def _place(ctx: ContextLike | str | None, out: Out, attributes: dict[str, Any], 
     return first.context
 
 
-Face = Callable[..., Any]
-_faces: dict[str, Face] = {}
+OpFunction = Callable[..., Any]
+_op_functions: dict[str, OpFunction] = {}
 
 
-def make_face(op: Op, name: str) -> Face:
+def make_op_function(op: Op, name: str) -> OpFunction:
     """Return the function of an operator under one of its names.
 
     It takes inputs, then attributes, by position or name, and the keywords `out` and `name`.
@@ -227,17 +227,17 @@ def make_face(op: Op, name: str) -> Face:
     return run
 
 
-def face(name: str) -> Face:
+def op_function(name: str) -> OpFunction:
     """Return the function of an operator's name or alias, making it on first use."""
-    found = _faces.get(name)
+    found = _op_functions.get(name)
     if found is None:
         op = find(name)
         if op is None:
             raise AttributeError(f"there is no operator {name!r}{did_you_mean(name, names())}")
-        found = _faces[name] = make_face(op, namespace_of(name)[1])
+        found = _op_functions[name] = make_op_function(op, namespace_of(name)[1])
     return found
 
 
-def face_of(space: str, name: str) -> Face:
+def op_function_in(space: str, name: str) -> OpFunction:
     """Return a namespace's function by its public name."""
-    return face(named_in("nd", space, name))
+    return op_function(find_operator_name("nd", space, name))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from .. import mode
+from .._core import mode
 from ..base import DTypeError
 from ..ops import get
 from ..ops.dtypes import name_of

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Tensor = torch.Tensor
 _ALL = slice(None)
 _SHOWN = 6
-"""How many rows `repr` shows at each end."""
+"""Number of rows that `repr` shows at each end."""
 
 
 class RaggedNDArray(NDArray):
@@ -113,7 +113,7 @@ class RaggedNDArray(NDArray):
 
     @property
     def raw(self) -> Tensor:
-        """Refuse: rows of different lengths are no dense tensor."""
+        """Refuse: rows of different lengths are not a dense tensor."""
         self._refuse("dense form")
 
     @raw.setter
@@ -304,7 +304,7 @@ class RaggedNDArray(NDArray):
         self._refuse("asnumpy()")
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Refuse: rows of different lengths are no NumPy array."""
+        """Refuse: rows of different lengths are not a NumPy array."""
         self._refuse("form for NumPy")
 
     def wait_to_read(self) -> None:
@@ -359,7 +359,7 @@ def ragged_array(
     Raises:
         ArgumentError: the offsets do not begin at 0, end elsewhere than at T, or descend.
         ShapeError: values and offsets are not of these shapes, or rows have different trailing axes.
-        DTypeError: the values are no numbers, or the offsets no integers.
+        DTypeError: the values are not numbers, or the offsets are not integers.
 
     Example:
         >>> mx.nd.ragged_array([[1, 2], [], [3]]).tolist()

@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from .convert import is_number
 from .handle import Handle, Out
-from .op_functions import face, face_of, names_in
+from .op_functions import names_in, op_function, op_function_in
 
 if TYPE_CHECKING:
     from ..types import ContextLike, DTypeLike, Number, ShapeLike
@@ -49,10 +49,10 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     if all(is_number(p) for p in params.values()):
         if "out" not in given:
             given.setdefault("shape", (1,))
-        return face(f"_random_{name}")(**params, **given)
+        return op_function(f"_random_{name}")(**params, **given)
     if samples and all(isinstance(p, Handle) for p in params.values()):
         given.pop("ctx", None)
-        return face(f"_sample_{name}")(**dict(zip(samples, params.values(), strict=True)), **given)
+        return op_function(f"_sample_{name}")(**dict(zip(samples, params.values(), strict=True)), **given)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
     raise ArgumentError(f"random.{name} takes numbers or NDArrays, all of one kind; {kinds}")
 
@@ -249,7 +249,7 @@ def multinomial(
 
     Args:
         data: (K,) or (N, K) probabilities that sum to 1 along the last axis.
-        shape: how many to draw for each row.
+        shape: number of values to draw for each row.
         get_prob: also return the logarithm of the probability of what was drawn.
         out: array to write the result into.
         dtype: element type of the class numbers.
@@ -257,7 +257,7 @@ def multinomial(
     """
     given = {"shape": shape, "out": out, **kwargs}
     given = {k: v for k, v in given.items() if v is not None}
-    return face("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given)
+    return op_function("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given)
 
 
 def shuffle(data: NDArray, **kwargs: Any) -> Any:
@@ -267,9 +267,9 @@ def shuffle(data: NDArray, **kwargs: Any) -> Any:
         data: (N, ...); stays as it is.
         **kwargs: `out`, an array to write the result into, and `name`, ignored.
     """
-    return face("_shuffle")(data, **kwargs)
+    return op_function("_shuffle")(data, **kwargs)
 
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, otherwise=partial(face_of, "random"), operators=partial(names_in, "random")
+    __name__, __all__, otherwise=partial(op_function_in, "random"), operators=partial(names_in, "random")
 )

@@ -11,7 +11,7 @@ import torch
 from ..base import ArgumentError, BoundsError, DTypeError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
-from ..ops.sparse import Rows, as_rows, rows_added
+from ..ops.sparse import RowSparse, add_rows, as_rows
 from .convert import pickled, to_numpy, unpickled
 from .execution import lazy_rules
 from .handle import Handle
@@ -68,7 +68,7 @@ class RowSparseNDArray(BaseSparseNDArray):
                 f"row_sparse array of shape {tuple(shape)}: {tuple(rows.shape)} indices and data of shape "
                 f"{tuple(values.shape)}, expected data of shape {wanted}"
             )
-        self._hold(Rows(rows, values, shape), ctx, tidy)
+        self._hold(RowSparse(rows, values, shape), ctx, tidy)
 
     @classmethod
     def from_dense(cls, array: Handle) -> RowSparseNDArray:
@@ -120,7 +120,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         record = self._record
         order = record.rows.argsort()
         sorted_rows, values = record.rows.index_select(0, order), record.values.index_select(0, order)
-        self._hold(Rows(sorted_rows, values, record.shape), self.context, False)
+        self._hold(RowSparse(sorted_rows, values, record.shape), self.context, False)
         self.check_format()
 
     def check_format(self, full_check: bool = True) -> None:
@@ -147,7 +147,7 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     def fill(self, number: float) -> None:
         values = self.values.new_full(self.shape, number)
-        self.take_over(Rows(torch.arange(self.shape[0], device=values.device), values, self.shape))
+        self.take_over(RowSparse(torch.arange(self.shape[0], device=values.device), values, self.shape))
 
     def retain(self, indices: ArrayLike) -> RowSparseNDArray:
         """Return the array with only some rows stored.
@@ -226,7 +226,7 @@ def sum_rows(arrays: Sequence[RowSparseNDArray], ctx: Context | None = None) -> 
     """
     where = ctx or arrays[0].context
     records = [array.stored.to(where.torch_device) for array in arrays]
-    return RowSparseNDArray.of_record(rows_added(records), where)
+    return RowSparseNDArray.of_record(add_rows(records), where)
 
 
 Handle.casts["row_sparse"] = RowSparseNDArray.from_dense

@@ -17,9 +17,9 @@ from typing import IO
 
 import torch
 
+from .._files import finish_commit, likely_kind, regular_file
 from ..base import ArgumentError, FileError, FileFormatError
 from ..context import cpu
-from ..files import likely_kind, regular_file, settle
 from ..ops.shapes import prod
 from .convert import bytes_of
 from .handle import Handle
@@ -55,7 +55,7 @@ _ALIGNMENT = 64
 
 
 def looks_like(head: bytes) -> bool:
-    """Say whether a file that begins like this is a safetensors file, whole or not.
+    """Return True if a file that begins like this is a safetensors file, whole or not.
 
     Args:
         head: its first 9 bytes or more.
@@ -160,7 +160,7 @@ def _of_bytes(content: bytes, name: str) -> tuple[dict[str, NDArray], dict[str, 
 @contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
     """Open a file for reading, as the last valid save left it; errors name it."""
-    settle(path)
+    finish_commit(path)
     try:
         with open(path, "rb", buffering=0, opener=regular_file) as file, _named_errors(path):
             if not os.fstat(file.fileno()).st_size:

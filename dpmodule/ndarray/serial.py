@@ -25,10 +25,10 @@ from typing import IO, Any, cast
 
 import torch
 
-from .. import mode
+from .._core import mode
+from .._files import finish_commit, likely_kind, regular_file, write_atomically
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
 from ..context import cpu
-from ..files import likely_kind, regular_file, settle, write_atomically
 from ..ops.dtypes import name_of
 from . import binary_reader, safetensors
 from .binary_reader import LIST_MAGIC, V2, V3
@@ -208,7 +208,7 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
     if not isinstance(fname, (str, os.PathLike)):
         raise DTypeError(f"load takes a file name, got {type(fname).__name__}")
     path = os.fspath(fname)
-    settle(path)
+    finish_commit(path)
     try:
         with open(path, "rb", opener=regular_file) as file:
             head = file.read(_HEAD_BYTES)
@@ -223,7 +223,7 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
 
 
 def _is_safetensors(head: bytes, path: str) -> bool:
-    """Say whether a file is to be read as safetensors: if it looks like one, or has its name and is not MXNet's."""
+    """Return True if a file is to be read as safetensors: if it looks like one, or has its name and is not MXNet's."""
     if safetensors.looks_like(head):
         return True
     is_ours = int.from_bytes(head[:8], "little") == LIST_MAGIC

@@ -169,7 +169,7 @@ class BaseSparseNDArray(NDArray):
 
     @property
     def raw(self) -> torch.Tensor:
-        """All elements as a dense tensor, made anew each time; writing to it changes nothing here."""
+        """All elements as a dense tensor, made again each time; writing to it changes nothing here."""
         return self.dense()
 
     @raw.setter

@@ -38,7 +38,7 @@ _KINDS: dict[str, type[RowSparseNDArray] | type[CSRNDArray]] = {
 
 
 def is_scipy(value: object) -> TypeGuard[Any]:
-    """Say whether `value` is a sparse matrix of SciPy, without importing SciPy."""
+    """Return True if `value` is a sparse matrix of SciPy, without importing SciPy."""
     return type(value).__module__.startswith("scipy.sparse") and hasattr(value, "tocsr")
 
 

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 
-from .. import mode
+from .._core import mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..context import Context
-from ..ops.exposure import expose
 from ..ops.sparse import Sparse, as_rows, densify
-from ..ops.sparse.records import anchor_for
+from ..ops.sparse.storage import anchor_for
+from ..ops.write_tracking import expose
 from .handle import Handle
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _counter = itertools.count()
 
 
 class TapeStep(NamedTuple):
-    """What a node ran if that is no operator: a name, and the function of tensors where there is one."""
+    """Name of a computation that is not an operator, and its function of tensors if it has one."""
 
     name: str
     function: Callable[..., Tensor] | None = None
@@ -100,7 +100,7 @@ class TapeNode:
         self.states: States | None = None
 
     def free(self) -> None:
-        """Forget the history; arrays made here are in no graph any more."""
+        """Forget the history; arrays made here are no longer in a graph."""
         self.live = False
         self.inputs = ()
         self.states = None
@@ -117,7 +117,7 @@ class TapeVariable(TapeNode):
     __slots__ = ("_source", "alias", "dtype", "fresh", "grad", "name", "request")
 
     any_copies: ClassVar[bool] = False
-    """Whether a variable of integers was ever made; where not, no array needs to be asked."""
+    """True if any integer variable was ever made; otherwise arrays need not be checked."""
 
     def __init__(self, array: Handle, grad: Handle, request: str) -> None:
         super().__init__(None, ())
@@ -141,7 +141,7 @@ class TapeVariable(TapeNode):
             self.alias.requires_grad_()
 
     def follow(self, array: Handle) -> None:
-        """Move the alias to the memory that the array has now; copy integers anew."""
+        """Move the alias to the memory that the array has now; copy integers again."""
         if self.dtype is not self.alias.dtype:
             self.alias.data = array.raw.double()
         elif self._source is not None and array.raw is not self._source:
@@ -185,7 +185,7 @@ def rows_array(value: Tensor, ctx: Context) -> Handle:
 
 
 def in_graph(array: Handle) -> bool:
-    """Say whether an array is a variable or the result of a recorded operator."""
+    """Return True if an array is a variable or the result of a recorded operator."""
     trace = array.trace
     return trace is not None and trace[1].live
 
@@ -310,7 +310,7 @@ def apply(
     return cast("A", made)
 
 
-class _Into(torch.autograd.Function):
+class _CopyInto(torch.autograd.Function):
     """Copies into an array's memory, and traces that."""
 
     @staticmethod
@@ -325,7 +325,7 @@ class _Into(torch.autograd.Function):
         return grads[0].to(device, dtype), None
 
 
-_into: Callable[..., Tensor] = _Into.apply
+_into: Callable[..., Tensor] = _CopyInto.apply
 
 
 def copy_into(traced: Tensor, target: Handle) -> Tensor:
@@ -334,7 +334,7 @@ def copy_into(traced: Tensor, target: Handle) -> Tensor:
         return _into(traced, target)
 
 
-class _Given(torch.autograd.Function):
+class _CustomFunction(torch.autograd.Function):
     """Traces tensors that were computed elsewhere."""
 
     @staticmethod
@@ -388,7 +388,7 @@ def record_function(
 
     wrap = [_wrapper(o.context) for o in outputs]
     shapes = [(t.shape, t.dtype, t.device) for t in traced]
-    run: Callable[..., tuple[Tensor, ...]] = _Given.apply
+    run: Callable[..., tuple[Tensor, ...]] = _CustomFunction.apply
     with torch.enable_grad():
         results = run([o.raw.data for o in outputs], grads_of, *traced)
     attach(outputs, results, TapeNode(TapeStep(name), nodes))

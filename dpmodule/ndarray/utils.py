@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..compat import lazy
+from .._core import lazy
 from . import creation, sparse_creation
 from .creation import empty as empty
 from .creation import zeros as zeros

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._files import write_set
 from ..base import ArgumentError
-from ..files import write_set
 from ..ndarray import NDArray
 from ..ndarray import load as load_arrays
 from ..symbol import Symbol

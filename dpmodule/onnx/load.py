@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .._devices.single_thread import single_thread
 from ..base import FileFormatError, ShapeError, dtype_from_code
 from ..context import cpu
-from ..devices.single_thread import single_thread
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..symbol import Symbol

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .. import ops
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from .export import OPSETS, export_model
 
 __all__ = ["export_model", "get_operator_support"]

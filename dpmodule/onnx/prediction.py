@@ -45,7 +45,7 @@ def _label_places(node: Node, losses: bool = True) -> set[int]:
     """Return which inputs of a loss are labels that prediction does not read; of other operators if not `losses`."""
     if node.op is None or (node.op.loss is not None) != losses or node.op.variadic is not None:
         return set()
-    declared = node.op.wanted(node.a, len(node.inputs))
+    declared = node.op.active_inputs(node.a, len(node.inputs))
     return {k for k, one in enumerate(declared) if one.kind == LABEL}
 
 

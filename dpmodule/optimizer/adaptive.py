@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
+from .._core import torch_private
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 from .base import register
 from .group import Group, Key
 from .grouped import GroupedOptimizer
@@ -87,7 +87,7 @@ class Adam(GroupedOptimizer):
             maximize=False,
         )
         if group.fused:
-            written(group.weights)
+            count_write(group.weights)
 
     def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
         lr *= math.sqrt(1.0 - self.beta2**count) / (1.0 - self.beta1**count)

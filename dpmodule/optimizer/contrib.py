@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from .._core import lazy
 from ..base import ArgumentError, ShapeError
-from ..compat import lazy
 from ..ndarray import NDArray
 from .base import register
 from .group import Group, Key

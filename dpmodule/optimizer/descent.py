@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
-from ..devices import generators
+from .._core import torch_private
+from .._devices import generators
 from ..ndarray import NDArray
 from ..ops import distributions
 from .base import momentum_of, register

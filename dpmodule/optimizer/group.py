@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from .. import native
+from .._core import torch_private
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
-from ..compat import torch_private
 from ..context import Context, cpu
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 
 if TYPE_CHECKING:
     from ..ndarray import NDArray
@@ -220,7 +220,7 @@ def _sgd(
     )  # the kernel skips its buffers at momentum 0
     call(params, grads, momenta, weight_decay=decay, momentum=keep, lr=lr, dampening=dampening, **_FIXED)
     if fused:
-        written(params)
+        count_write(params)
 
 
 def are_dense(arrays: Iterable[NDArray]) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from .._devices.device_transfer import tensor_like
 from ..base import ArgumentError
-from ..devices.device_transfer import beside
 from ..ndarray import NDArray
 from .base import momentum_of, register
 from .group import Group, Key
@@ -96,7 +96,7 @@ class LARS(Momentum):
         elif keeps.count(keeps[0]) == len(keeps):
             group.roll(moves.views, group.states[0], keeps[0], lr, 0.0)
         else:
-            _scale_each(group.states[0], beside(moves.flat, keeps))
+            _scale_each(group.states[0], tensor_like(moves.flat, keeps))
             group.roll(moves.views, group.states[0], 1.0, lr, 0.0)
 
     def _trust(self, group: Group, slopes: Tensor, wd: float) -> Tensor:
@@ -106,7 +106,7 @@ class LARS(Momentum):
         plain = (sizes == 0.0) | (slopes == 0.0) | (bottom == 0.0)
         if group.kept is None:
             names = [str(self.idx2name.get(key, key)) for key in group.keys]
-            group.kept = beside(plain, [name.endswith(_LARS_SKIPS) for name in names], torch.bool)
+            group.kept = tensor_like(plain, [name.endswith(_LARS_SKIPS) for name in names], torch.bool)
         return (sizes * self.eta / bottom).masked_fill_(plain.logical_or_(group.kept), 1.0)
 
     def _keeps(self, group: Group) -> list[float]:

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .._files import likely_kind
 from ..base import ArgumentError, FileFormatError
-from ..files import likely_kind
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..ndarray.serial import read, write

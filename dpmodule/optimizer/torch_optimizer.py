@@ -11,7 +11,7 @@ import torch
 from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context, cpu
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 from .base import Optimizer, register
 from .group import Group, Key
 from .grouped import GroupedOptimizer
@@ -161,7 +161,7 @@ class _Engine:
         try:
             self._made.step()
         finally:
-            written(self._params)  # torch does not count what its fused optimizers write
+            count_write(self._params)  # torch does not count what its fused optimizers write
             for param in self._params:
                 param.grad = None
 

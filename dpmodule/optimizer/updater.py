@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from .._devices.shared_memory import Segment
 from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context
-from ..devices.shared_memory import Segment
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
 from .base import Optimizer
@@ -274,10 +274,10 @@ class Updater:
             FileFormatError: it is damaged, or another kind of file; the text names it.
             StateError: the states are those of another optimizer or network than the shared ones.
         """
-        from ..files import read_settled
+        from .._files import read_committed
 
         try:
-            self.set_states(read_settled(fname))
+            self.set_states(read_committed(fname))
         except FileFormatError as error:
             raise FileFormatError(f"{os.fspath(fname)}: {error}") from error
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray as nd
+from .._core import lazy
+from .._devices import generators
 from ..base import ArgumentError, OutOfMemoryError, StateError, dtype_name
-from ..compat import lazy
-from ..devices import generators
 from ..io import DataBatch, DataDesc, DataIter
 from ..io.iterator import check_part, check_state
 from ..ndarray import NDArray

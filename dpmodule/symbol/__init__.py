@@ -7,7 +7,7 @@ namespace in a submodule (`sym.contrib`, `sym.linalg`, ...), those with one in `
 import functools
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import contrib as contrib
 from . import op_functions
 from .creation import arange as arange
@@ -51,7 +51,7 @@ _LATER = {
 }
 
 __all__ = [
-    *lazy.handed_on(vars()),
+    *lazy.public_names(vars()),
     *lazy.modules_of(_LATER),
     "contrib",
     "image",
@@ -65,6 +65,6 @@ __getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     _LATER,
-    functools.partial(op_functions.face_of, ""),
+    functools.partial(op_functions.op_function_in, ""),
     operators=functools.partial(op_functions.names_in, ""),
 )

@@ -313,7 +313,7 @@ def evaluate(symbol: HasGraph, /, ctx: ContextLike | None = None, **kwargs: Any)
         ctx: where; None for the current context.
 
     Raises:
-        ArgumentError: an array is missing, or given for what is no argument.
+        ArgumentError: an array is missing, or given under a name that is not an argument.
         ShapeError: shapes contradict the graph.
 
     Source: MXNet 1.9.1 `Symbol.eval`.
@@ -321,7 +321,7 @@ def evaluate(symbol: HasGraph, /, ctx: ContextLike | None = None, **kwargs: Any)
     names, states = symbol.graph.argument_names, symbol.graph.auxiliary_names
     unknown = [k for k in kwargs if k not in names and k not in states]
     if unknown:
-        raise ArgumentError(f"eval: {', '.join(unknown)} is no argument; arguments: {', '.join(names)}")
+        raise ArgumentError(f"eval: {', '.join(unknown)} is not an argument; arguments: {', '.join(names)}")
     args = {k: v for k, v in kwargs.items() if k in names}
     aux = {k: v for k, v in kwargs.items() if k in states}
     executor = bind(symbol, ctx or current_context(), args, None, "null", aux)

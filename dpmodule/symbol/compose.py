@@ -96,8 +96,8 @@ _EXPECTED = {
 
 
 def _takes(op: Op, key: str, value: object) -> bool:
-    """Say whether an operator takes a keyword that is not one of its attributes: no symbol, no ``weight_lr_mult``."""
-    return op.takes_any and bare_suffix(key) is None and not hasattr(value, "entries")
+    """Return True if an operator accepts an undeclared keyword: not a symbol, and not ``weight_lr_mult``."""
+    return op.accepts_any_keyword and bare_suffix(key) is None and not hasattr(value, "entries")
 
 
 def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -143,7 +143,7 @@ def _hint(alias: str) -> str:
 
 
 def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
-    """Return how many inputs a variadic operator has: those given, or more if its attribute says so."""
+    """Return the number of inputs of a variadic operator: those passed, or more if its attribute says so."""
     if op.variadic is None:
         return 0
     key = op.variadic.count
@@ -198,7 +198,7 @@ def apply_op(
     if op.variadic is not None:
         positional = _flatten(positional)
     count = _count_inputs(op, len(positional) + len(named), params)
-    declared = op.wanted(op.parse(params), count)
+    declared = op.active_inputs(op.parse(params), count)
     node_name = naming.current().get(name, _hint(alias))
     given = _named_inputs(op, node_name, declared, positional, named)
     source = source_line()

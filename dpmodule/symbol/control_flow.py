@@ -24,7 +24,7 @@ SUBGRAPH = "__subgraph_name__"
 
 
 @dataclass(frozen=True)
-class Cut:
+class Subgraph:
     """A subgraph and where its inputs come from.
 
     Attributes:
@@ -70,7 +70,7 @@ def with_identities(symbols: Sequence[Symbol], name: str, others: Sequence[Symbo
     return Group(found)
 
 
-def cut(symbol: Symbol, name: str) -> Cut:
+def extract_subgraph(symbol: Symbol, name: str) -> Subgraph:
     """Cut a subgraph off."""
     sources: dict[Node, Entry] = {}
     stand_ins: dict[Entry, Node] = {}
@@ -100,7 +100,7 @@ def cut(symbol: Symbol, name: str) -> Cut:
             sources[copy] = (node, 0)
     graph = Graph(tuple((copies[node], i) for node, i in symbol.entries))
     _check_names(graph)
-    return Cut(
+    return Subgraph(
         graph,
         tuple(sources[node] for node in graph.inputs),
         tuple(node.attrs.get(SUBGRAPH) == name for node in graph.inputs),
@@ -128,11 +128,11 @@ class UnusedInputError(ArgumentError, AssertionError):
 
 
 def _make(
-    op_name: str, cuts: Sequence[Cut], inputs: Sequence[Entry], params: Mapping[str, Any]
+    op_name: str, subgraphs: Sequence[Subgraph], inputs: Sequence[Entry], params: Mapping[str, Any]
 ) -> list[Symbol]:
     """Make the node of a loop or branch and return its outputs."""
     op = get_op(op_name)
-    texts = {"num_args": len(inputs) + len(cuts), **params}
+    texts = {"num_args": len(inputs) + len(subgraphs), **params}
     node = Node(
         op,
         naming.current().get(None, op_name),
@@ -140,17 +140,17 @@ def _make(
         attribute.current().get(None),
         tuple(inputs),
         source_line(),
-        tuple(each.graph for each in cuts),
+        tuple(each.graph for each in subgraphs),
     )
     return [Symbol([(node, i)]) for i in range(node.num_outputs)]
 
 
-def _source(piece: Cut, i: int) -> Entry:
+def _source(subgraph: Subgraph, i: int) -> Entry:
     """Return what feeds an input of a subgraph; a variable made inside is copied, so that no node is in both graphs."""
-    node, output = piece.sources[i]
+    node, output = subgraph.sources[i]
     return (
         (Node(None, node.name, attrs=dict(node.attrs), source=node.source), 0)
-        if piece.own[i]
+        if subgraph.own[i]
         else (node, output)
     )
 
@@ -160,9 +160,9 @@ def _stand_ins(symbols: Sequence[Symbol], form: Form) -> Any:
     return regroup([Variable(input_name(each)) for each in symbols], form)
 
 
-def _positions(piece: Cut, symbols: Sequence[Symbol], what: str) -> list[int]:
+def _positions(subgraph: Subgraph, symbols: Sequence[Symbol], what: str) -> list[int]:
     """Return which inputs of a subgraph stand for symbols."""
-    names = piece.names
+    names = subgraph.names
     for each in symbols:
         if input_name(each) not in names:
             raise UnusedInputError(f"{what}: {each.name!r} has to be used in the loop body")
@@ -204,14 +204,14 @@ def foreach(
             )
         if not out_items and not new_states:
             raise ArgumentError("foreach: body returned neither outputs nor states")
-        piece = cut(with_identities(out_items, scope, new_states), scope)
-    data_locs = _positions(piece, items, "foreach: data")
-    state_locs = _positions(piece, states, "foreach: state")
-    remain = [i for i in range(len(piece.names)) if i not in (*data_locs, *state_locs)]
-    inputs = [each.entries[0] for each in (*items, *states)] + [_source(piece, i) for i in remain]
+        subgraph = extract_subgraph(with_identities(out_items, scope, new_states), scope)
+    data_locs = _positions(subgraph, items, "foreach: data")
+    state_locs = _positions(subgraph, states, "foreach: state")
+    remain = [i for i in range(len(subgraph.names)) if i not in (*data_locs, *state_locs)]
+    inputs = [each.entries[0] for each in (*items, *states)] + [_source(subgraph, i) for i in remain]
     made = _make(
         "_foreach",
-        [piece],
+        [subgraph],
         inputs,
         {
             "num_outputs": len(out_items) + len(states),
@@ -258,7 +258,7 @@ def while_loop(
     variables, form = symbols_of(loop_vars, "while_loop: loop_vars")
     if not variables:
         raise ArgumentError("while_loop: loop_vars should contain at least one symbol")
-    test = _test_piece(cond, variables, form, name)
+    test = _test_subgraph(cond, variables, form, name)
     scope = attribute.subgraph_name(f"{name}_func")
     with AttrScope(**{SUBGRAPH: scope}):
         outputs, after = func(*_arguments(variables, form))
@@ -268,11 +268,11 @@ def while_loop(
             raise ArgumentError(
                 f"while_loop: func returned {len(new)} loop variables, expected {len(variables)} as loop_vars has"
             )
-        piece = cut(with_identities([*out_items, *new], scope), scope)
-    inputs, (test_locs, body_locs) = _united([test, piece], variables)
+        subgraph = extract_subgraph(with_identities([*out_items, *new], scope), scope)
+    inputs, (test_locs, body_locs) = _united([test, subgraph], variables)
     made = _make(
         "_while_loop",
-        [test, piece],
+        [test, subgraph],
         inputs,
         {
             "num_outputs": len(out_items) + len(new),
@@ -280,7 +280,7 @@ def while_loop(
             "max_iterations": limit,
             "cond_input_locs": test_locs,
             "func_input_locs": body_locs,
-            "func_var_locs": _positions(piece, variables, "while_loop: loop variable"),
+            "func_var_locs": _positions(subgraph, variables, "while_loop: loop variable"),
         },
     )
     return regroup(made, out_form), regroup(made[len(out_items) :], form)
@@ -291,17 +291,19 @@ def _arguments(variables: Sequence[Symbol], form: Form) -> list[Any]:
     return made if isinstance(made, list) else [made]
 
 
-def _test_piece(test: Callable[..., Any], variables: Sequence[Symbol], form: Form, name: str) -> Cut:
+def _test_subgraph(test: Callable[..., Any], variables: Sequence[Symbol], form: Form, name: str) -> Subgraph:
     """Return the subgraph of a while loop's condition."""
     scope = attribute.subgraph_name(f"{name}_cond")
     with AttrScope(**{SUBGRAPH: scope}):
         result = test(*_arguments(variables, form))
         if not isinstance(result, Symbol) or len(result) != 1:
             raise ArgumentError(f"while_loop: cond returned {result!r}, expected a Symbol with one output")
-        return cut(with_identities([result], scope), scope)
+        return extract_subgraph(with_identities([result], scope), scope)
 
 
-def _united(pieces: Sequence[Cut], variables: Sequence[Symbol]) -> tuple[list[Entry], list[list[int]]]:
+def _united(
+    subgraphs: Sequence[Subgraph], variables: Sequence[Symbol]
+) -> tuple[list[Entry], list[list[int]]]:
     """Return the inputs of all subgraphs together, and which of them each input of each subgraph is.
 
     Loop variables are listed once, whatever else two subgraphs read twice, as in MXNet.
@@ -310,15 +312,15 @@ def _united(pieces: Sequence[Cut], variables: Sequence[Symbol]) -> tuple[list[En
     inputs: list[Entry] = []
     found: dict[str, int] = {}
     locs = []
-    for piece in pieces:
+    for subgraph in subgraphs:
         own = []
-        for i, name in enumerate(piece.names):
+        for i, name in enumerate(subgraph.names):
             if name in by_name and name in found:
                 own.append(found[name])
                 continue
             found[name] = len(inputs)
             own.append(len(inputs))
-            inputs.append(by_name[name] if name in by_name else _source(piece, i))
+            inputs.append(by_name[name] if name in by_name else _source(subgraph, i))
         locs.append(own)
     return inputs, locs
 
@@ -334,24 +336,24 @@ def cond(pred: Symbol, then_func: Callable[[], Any], else_func: Callable[[], Any
     Returns:
         The outputs, nested as `then_func` returned them.
     """
-    pieces, forms = [], []
+    subgraphs, forms = [], []
     for part, function in (("pred", lambda: pred), ("then", then_func), ("else", else_func)):
         scope = attribute.subgraph_name(f"{name}_{part}")
         with AttrScope(**{SUBGRAPH: scope}):
             items, form = symbols_of(function(), f"cond: an output of {part}")
             if not items:
                 raise ArgumentError(f"cond: {part} returned no outputs")
-            pieces.append(cut(with_identities(items, scope), scope))
+            subgraphs.append(extract_subgraph(with_identities(items, scope), scope))
         forms.append(form)
-    counts = [len(piece.graph.heads) for piece in pieces]
+    counts = [len(subgraph.graph.heads) for subgraph in subgraphs]
     if counts[0] != 1:
         raise ArgumentError(f"cond: pred has {counts[0]} outputs, expected one")
     if counts[1] != counts[2]:
         raise ArgumentError(f"cond: then_func returned {counts[1]} outputs, else_func {counts[2]}")
-    inputs, locs = _united_by_node(pieces)
+    inputs, locs = _united_by_node(subgraphs)
     made = _make(
         "_cond",
-        pieces,
+        subgraphs,
         inputs,
         {
             "num_outputs": counts[1],
@@ -363,21 +365,21 @@ def cond(pred: Symbol, then_func: Callable[[], Any], else_func: Callable[[], Any
     return regroup(made, forms[1])
 
 
-def _united_by_node(pieces: Sequence[Cut]) -> tuple[list[Entry], list[list[int]]]:
+def _united_by_node(subgraphs: Sequence[Subgraph]) -> tuple[list[Entry], list[list[int]]]:
     """Return the inputs of all branches together, and which of them each input of each branch is.
 
     What two branches read is listed once if it has one name in both; the same rule as MXNet's.
     """
     inputs: list[Entry] = []
     locs = []
-    for piece in pieces:
+    for subgraph in subgraphs:
         before = {node.name: i for i, (node, _) in enumerate(inputs) if node.op is None}
         own = []
-        for i, name in enumerate(piece.names):
+        for i, name in enumerate(subgraph.names):
             if name in before:
                 own.append(before[name])
             else:
                 own.append(len(inputs))
-                inputs.append(_source(piece, i))
+                inputs.append(_source(subgraph, i))
         locs.append(own)
     return inputs, locs

@@ -87,7 +87,7 @@ def linspace(
     Args:
         stop: the last number, or with `endpoint` off the one that would follow.
         num: how many.
-        endpoint: whether `stop` is one of them.
+        endpoint: True if `stop` is one of them.
         name: name of the node; None for one that is made.
         dtype: element type, default float32.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any, SupportsIndex
 
-from .. import mode
+from .._core import mode
 from ..attribute import BARE_KEYS, bare_suffix, is_free, stored_key
 from ..base import ArgumentError, DTypeError, OpError, Shape, dtype_name, np_dtype
 from ..graph import Graph, Node, infer_shapes, infer_types
@@ -33,7 +33,7 @@ def as_shape(name: str, shape: Sequence[SupportsIndex]) -> Shape:
 
 
 def _complete(shape: Shape) -> bool:
-    """Say whether a shape, as users read it, is fully known."""
+    """Return True if a shape, as users read it, is fully known."""
     if mode.is_np_shape():
         return shape is not None and -1 not in shape
     return bool(shape) and known(shape)
@@ -49,7 +49,7 @@ def _named(graph: Graph, what: str, args: tuple[Any, ...], kwargs: Mapping[str, 
     given = dict(zip(names, args)) if args else dict(kwargs)
     for key in given:
         if key not in names and key not in graph.auxiliary_names:
-            raise ArgumentError(f"{what}: {key!r} is no argument; arguments: {', '.join(names)}")
+            raise ArgumentError(f"{what}: {key!r} is not an argument; arguments: {', '.join(names)}")
     return {k: v for k, v in given.items() if v is not None}
 
 
@@ -142,7 +142,11 @@ def set_attribute(node: Node, key: str, value: str) -> None:
     stored = stored_key(key)
     if node.op is not None and stored == key and node.op.owns(key):
         node.set_param(key, value)
-    elif node.op is not None and not is_free(stored) and not (node.op.takes_any and bare_suffix(key) is None):
+    elif (
+        node.op is not None
+        and not is_free(stored)
+        and not (node.op.accepts_any_keyword and bare_suffix(key) is None)
+    ):
         raise OpError(f"{node.describe()} has no attribute {key!r}; free ones have the form __x__")
     else:
         node.attrs[stored] = value

@@ -1,7 +1,7 @@
 """Random values in a graph: ``sym.random.uniform`` and its kin.
 
 Parameters are numbers, or symbols with one set of parameters per element; then `shape` is what each set draws.
-Every forward draws anew, from the generator of the executor's context.
+Every forward draws again, from the generator of the executor's context.
 
 Source: MXNet 1.9.1 `symbol.random`.
 """
@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from ..ndarray.convert import is_number
-from .op_functions import face_of, names_in
-from .symbol import Symbol, face
+from .op_functions import names_in, op_function_in
+from .symbol import Symbol, op_function
 
 if TYPE_CHECKING:
     from ..types import DTypeLike, Number, ShapeLike
@@ -46,9 +46,9 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     """
     given = {k: v for k, v in options.items() if v is not None}
     if all(is_number(p) for p in params.values()):
-        return face(f"_random_{name}")(**params, **given)
+        return op_function(f"_random_{name}")(**params, **given)
     if samples and all(isinstance(p, Symbol) for p in params.values()):
-        return face(f"_sample_{name}")(**dict(zip(samples, params.values())), **given)
+        return op_function(f"_sample_{name}")(**dict(zip(samples, params.values())), **given)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
     raise ArgumentError(f"random.{name} takes numbers or Symbols, all of one kind; {kinds}")
 
@@ -181,13 +181,13 @@ def multinomial(
 
     Args:
         data: (K,) or (N, K) probabilities that sum to 1 along the last axis.
-        shape: how many to draw for each row.
+        shape: number of values to draw for each row.
         get_prob: also return the logarithm of the probability of what was drawn.
         dtype: element type of the class numbers.
         kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     given: dict[str, Any] = {} if shape is None else {"shape": shape}
-    return face("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given, **kwargs)
+    return op_function("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given, **kwargs)
 
 
 def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
@@ -197,9 +197,9 @@ def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
         data: (N, ...).
         **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
-    return face("_shuffle")(data, **kwargs)
+    return op_function("_shuffle")(data, **kwargs)
 
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, otherwise=partial(face_of, "random"), operators=partial(names_in, "random")
+    __name__, __all__, otherwise=partial(op_function_in, "random"), operators=partial(names_in, "random")
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from .._core import lazy
 from ..attribute import stored_key
 from ..base import (
     ArgumentError,
@@ -15,7 +16,6 @@ from ..base import (
     MXNetError,
     NotImplementedForSymbol,
 )
-from ..compat import lazy
 from ..graph import Entry, Graph, Node
 from ..ndarray.convert import is_number
 from ..ndarray.methods import fluent
@@ -45,14 +45,14 @@ __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
 lazy.publish(__name__, __all__)
 
 
-Face = Callable[..., "Symbol"]
-_faces: dict[str, Face] = {}
+OpFunction = Callable[..., "Symbol"]
+_op_functions: dict[str, OpFunction] = {}
 
 
-def face(alias: str) -> Face:
+def op_function(alias: str) -> OpFunction:
     """Return the function of an operator's name or alias, making it on first use."""
-    if alias in _faces:
-        return _faces[alias]
+    if alias in _op_functions:
+        return _op_functions[alias]
     op = get_op(alias)
 
     def function(
@@ -68,7 +68,7 @@ def face(alias: str) -> Face:
     function.__module__ = "dpmodule.symbol"
     function.__doc__ = docstring(op)
     function.__signature__ = signature(op, ("name", "attr", "out"))  # type: ignore[attr-defined]
-    _faces[alias] = function
+    _op_functions[alias] = function
     return function
 
 
@@ -110,7 +110,7 @@ def _refused(name: str, instead: str | None) -> Callable[..., Any]:
     return method
 
 
-@fluent(face)
+@fluent(op_function)
 class Symbol:
     """One or several outputs of a graph.
 
@@ -359,7 +359,7 @@ class Symbol:
         raise MXNetError("as_np_ndarray: this package has no mx.np; symbols here are those of mx.sym")
 
     def gradient(self, wrt: object) -> Symbol:
-        """Refuse, as MXNet does: gradients are no symbols.
+        """Refuse, as MXNet does: gradients are not symbols.
 
         Args:
             wrt: not read.
@@ -405,7 +405,7 @@ class Symbol:
         if isinstance(index, str):
             found = [i for i, name in enumerate(self.graph.output_names) if name == index]
             if len(found) != 1:
-                problem = "is no output" if not found else "names several outputs"
+                problem = "is not an output" if not found else "names several outputs"
                 raise ArgumentError(
                     f"{index!r} {problem} of this symbol; outputs: {', '.join(self.list_outputs())}"
                 )
@@ -430,7 +430,7 @@ class Symbol:
         replacements = {}
         for key, value in given.items():
             if key not in variables:
-                raise ArgumentError(f"compose: {key!r} is no argument; arguments: {', '.join(variables)}")
+                raise ArgumentError(f"compose: {key!r} is not an argument; arguments: {', '.join(variables)}")
             if not isinstance(value, Symbol) or len(value.entries) != 1:
                 raise ArgumentError(f"compose: {key} is {value!r}, expected a Symbol with one output")
             replacements[variables[key]] = value.entries[0]
@@ -451,7 +451,7 @@ class Symbol:
         """Return the graph as JSON text in MXNet's 1.9 dialect.
 
         Args:
-            remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
+            remove_amp_cast: True to leave out the casts that `contrib.amp` put in.
         """
         graph = without_casts(self.graph) if remove_amp_cast else self.graph
         from ..graph import to_json
@@ -463,9 +463,9 @@ class Symbol:
 
         Args:
             fname: path of the file.
-            remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
+            remove_amp_cast: True to leave out the casts that `contrib.amp` put in.
         """
-        from ..files import write_atomically
+        from .._files import write_atomically
 
         write_atomically(fname, self.tojson(remove_amp_cast).encode("utf-8"))
 
@@ -497,7 +497,7 @@ class Symbol:
         Args:
             arg_params: parameters by name; names that the symbol does not have are passed over.
             aux_params: auxiliary states by name.
-            share: whether the module's parameters are these arrays' memory; else they are copies. It lasts until
+            share: True if the module's parameters are these arrays' memory; else they are copies. It lasts until
                 ``module.to(...)`` moves them.
             shapes: shapes of inputs, for graphs that make an array whose shape follows from them in a way that
                 cannot be told otherwise.
@@ -615,7 +615,7 @@ def load_json(json_str: str) -> Symbol:
         json_str: what stands in such a file.
 
     Raises:
-        ArgumentError: `json_str` is no string.
+        ArgumentError: `json_str` is not a string.
         FileFormatError: the text is not a symbol.
     """
     if not isinstance(json_str, str):
@@ -635,9 +635,9 @@ def load(fname: str) -> Symbol:
         FileFormatError: the file is not a symbol; the text names the file.
         FileError: it cannot be read.
     """
-    from ..files import read_settled
+    from .._files import read_committed
 
-    raw = read_settled(fname)
+    raw = read_committed(fname)
     try:
         return load_json(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

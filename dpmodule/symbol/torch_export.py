@@ -135,12 +135,12 @@ def _distinct(leaves: list[Any]) -> list[Any]:
 
 
 def _check_dynamic(names: list[str], leaves: list[Any], dynamic: Dynamic | None) -> None:
-    """Refuse names that are no inputs, and axes that they do not have."""
+    """Refuse names that are not inputs, and axes that they do not have."""
     wrong = []
     ranks = {n: leaf.dim() for n, leaf in zip(names, leaves) if isinstance(leaf, torch.Tensor)}
     for name, axes in (dynamic or {}).items():
         if name not in ranks:
-            wrong.append(f"{name!r} is no input; there are {', '.join(ranks)}")
+            wrong.append(f"{name!r} is not an input; there are {', '.join(ranks)}")
         elif not isinstance(axes, Mapping):
             wrong.append(f"{name!r} has {axes!r}, expected a dict such as {{0: 'batch'}}")
         else:
@@ -289,7 +289,7 @@ _MAY_BE_VIEWS = ("reshape", "contiguous", "to", "flatten", "unflatten", "type_as
 
 
 def _looks_into(node: TorchNode) -> bool:
-    """Say whether a node's result may lie in the memory of its first argument."""
+    """Return True if a node's result may lie in the memory of its first argument."""
     schema = _schema(node)
     if schema is None:
         return node.op == "call_function"  # getitem of parts, and what is not known
@@ -298,7 +298,7 @@ def _looks_into(node: TorchNode) -> bool:
 
 
 def writes_simply(nodes: Sequence[TorchNode]) -> bool:
-    """Say whether every node that writes in place writes over a whole array that nobody sees under another shape."""
+    """Return True if every node that writes in place writes over a whole array that nobody sees under another shape."""
     root: dict[TorchNode, TorchNode] = {}
     views: dict[TorchNode, list[TorchNode]] = {}
     order = {node: i for i, node in enumerate(nodes)}

@@ -12,8 +12,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node as TorchNode
 from torch.utils import _pytree as pytree
 
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, MXNetError
-from ..devices.single_thread import single_thread
 from ..ndarray import NDArray
 from .symbol import Group, Symbol
 from .torch_export import export, functional, leaf_names, user_inputs, writes_simply
@@ -114,7 +114,7 @@ _PROGRAM = "_StatefulGraphModule"
 
 
 def _trains(module: torch.nn.Module, program: ExportedProgram) -> bool:
-    """Say whether a module is in training mode; of one that was a program already, its operators tell."""
+    """Return True if a module is in training mode; of one that was a program already, its operators tell."""
     if not any(kind.__name__ == _PROGRAM for kind in type(module).__mro__):
         found: bool = module.training
         return found
@@ -127,7 +127,7 @@ def _trains(module: torch.nn.Module, program: ExportedProgram) -> bool:
 
 
 def _can_walk(program: ExportedProgram) -> bool:
-    """Say whether torch's graph can be translated as it is."""
+    """Return True if torch's graph can be translated as it is."""
     nodes = _live(program.graph.nodes)
     known = all(_is_plumbing(n) or find(n.target) is not None for n in nodes if n.op == "call_function")
     return known and writes_simply(nodes)
@@ -137,7 +137,7 @@ _IGNORED = ("_assert", "sym_constrain", "_set_grad_enabled", "_assert_tensor_met
 
 
 def _is_plumbing(node: TorchNode) -> bool:
-    """Say whether a node computes sizes, picks one of several results, or checks something."""
+    """Return True if a node computes sizes, picks one of several results, or checks something."""
     if node.target is operator.getitem or not isinstance(
         node.meta.get("val", 0), (torch.Tensor, list, tuple)
     ):
@@ -473,7 +473,7 @@ def _names(nodes: Reversible[TorchNode]) -> dict[TorchNode, str]:
 
 
 def _counts(node: TorchNode) -> bool:
-    """Say whether a node moves a counter among the buffers, which becomes nothing."""
+    """Return True if a node moves a counter among the buffers, which becomes nothing."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable and getattr(node.args[0], "op", "") == "placeholder"
 

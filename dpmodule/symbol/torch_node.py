@@ -39,13 +39,13 @@ def torch_module(
         module: the module; its forward takes as many tensors as there are inputs.
         inputs: symbols; without any, a variable ``<name>_data`` is made.
         name: name of the node; by default the class's name and a number.
-        num_outputs: how many tensors the module returns.
+        num_outputs: number of tensors that the module returns.
         dtypes: type of each input, for modules that take anything else than their own floating type or integers.
         kwargs: further attributes of the form ``__x__``.
 
     Raises:
-        ArgumentError: `module` is no torch module, or has parameters without shape.
-        OpError: an input is no symbol with one output.
+        ArgumentError: `module` is not a torch module, or has parameters without shape.
+        OpError: an input is not a symbol with one output.
 
     Example:
         >>> import torch

@@ -47,7 +47,7 @@ def default_numeric_eps() -> dict[DType, float]:
 
 
 def _rounds_inputs(ctx: Context) -> bool:
-    """Say whether products on this device may be taken in TF32, with about the precision of float16."""
+    """Return True if products on this device may be taken in TF32, with about the precision of float16."""
     if ctx.device_type != "gpu" or os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":
         return False
     allowed = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
@@ -135,12 +135,12 @@ def _host(value: Any) -> Array:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Say whether two NumPy arrays have the same shape and equal elements."""
+    """Return True if two NumPy arrays have the same shape and equal elements."""
     return np.array_equal(a, b)
 
 
 def same_array(array1: NDArray, array2: NDArray) -> bool:
-    """Say whether two NDArrays share memory, by writing to the first and looking at the second.
+    """Return True if two NDArrays share memory, by writing to the first and looking at the second.
 
     The values are put back, up to rounding.
 
@@ -172,13 +172,13 @@ def almost_equal(
     equal_nan: bool = False,
     use_broadcast: bool = True,
 ) -> bool:
-    """Say whether ``|a - b| <= atol + rtol * |b|`` holds everywhere.
+    """Return True if ``|a - b| <= atol + rtol * |b|`` holds everywhere.
 
     Args:
         b: NumPy array with the values that are right.
         rtol: relative tolerance; the default is that of float64, 1e-5.
         atol: absolute tolerance; the default is that of float64, 1e-20.
-        equal_nan: whether NaN equals NaN at the same place.
+        equal_nan: True if NaN equals NaN at the same place.
         use_broadcast: one array may be stretched to the other's shape.
 
     Raises:
@@ -196,7 +196,7 @@ def locationError(a: Any, b: Any, index: Any, names: Names, maxError: bool = Fal
         b: another one, of the same shape.
         index: a number for each axis.
         names: what to call the two.
-        maxError: whether it is the place where they differ most.
+        maxError: True for the place where they differ most.
     """
     label = "worst element" if maxError else "element"
     place = tuple(int(i) for i in index)
@@ -251,9 +251,9 @@ def assert_almost_equal(
         b: the values that are right, in one of the same forms.
         rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
         names: what to call the two in the error's text.
-        equal_nan: whether NaN equals NaN at the same place.
+        equal_nan: True if NaN equals NaN at the same place.
         use_broadcast: one array may be stretched to the other's shape.
-        mismatches: how many elements the error lists; the second number is not used, all are counted.
+        mismatches: number of elements that the error lists; the second number is ignored, all are counted.
 
     Raises:
         AssertionError: some element is further off, or the shapes do not fit.
@@ -284,7 +284,7 @@ def assert_allclose(
         a: NDArray, NumPy array, list or number.
         b: the values that are right, in one of the same forms.
         rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
-        equal_nan: whether NaN equals NaN at the same place.
+        equal_nan: True if NaN equals NaN at the same place.
     """
     assert_almost_equal(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
@@ -307,8 +307,8 @@ def assert_almost_equal_with_err(
         rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
         etol: share of the elements that may differ, 0 to 1; None for 0.
         names: what to call the two in the error's text.
-        equal_nan: whether NaN equals NaN at the same place.
-        mismatches: how many elements the error lists; the second number is not used, all are counted.
+        equal_nan: True if NaN equals NaN at the same place.
+        mismatches: number of elements that the error lists; the second number is ignored, all are counted.
 
     Raises:
         AssertionError: more elements are wrong.
@@ -381,6 +381,6 @@ def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Tolerance = None, atol: Tolera
 
 
 def same_symbol_structure(sym1: Symbol, sym2: Symbol) -> bool:
-    """Say whether two symbols have the same operators in the same order, whatever their names."""
+    """Return True if two symbols have the same operators in the same order, whatever their names."""
     operators = [[node["op"] for node in json.loads(sym.tojson())["nodes"]] for sym in (sym1, sym2)]
     return operators[0] == operators[1]

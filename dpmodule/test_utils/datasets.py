@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .._files import write_atomically
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import write_atomically
 from ..io import NDArrayIter
 
 _HOST = "http://data.mxnet.io/"

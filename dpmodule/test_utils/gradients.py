@@ -301,7 +301,7 @@ def check_consistency(
         raise_on_err: raise what differs; otherwise log it.
         ground_truth: right values by the names of outputs and arguments; by default those of the run with
             the most precise first output.
-        equal_nan: whether NaN equals NaN at the same place.
+        equal_nan: True if NaN equals NaN at the same place.
         use_uniform: draw uniformly in [-0.92, 0.92) times `scale` instead of normally.
         rand_type: dtype that drawn values are rounded to.
 

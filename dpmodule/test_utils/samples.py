@@ -59,9 +59,9 @@ def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) ->
     """Return a shape of `num_dim` axes of 1 to `dim` elements each (from 0 with `allow_zero_size`).
 
     Args:
-        num_dim: how many axes.
+        num_dim: number of axes.
         dim: greatest length of each.
-        allow_zero_size: whether lengths begin at 0, else at 1.
+        allow_zero_size: True if lengths begin at 0, else at 1.
     """
     return tuple(rnd.randint(0 if allow_zero_size else 1, dim + 1, size=num_dim).tolist())
 
@@ -76,7 +76,7 @@ def rand_shape_2d(dim0: int = 10, dim1: int = 10, allow_zero_size: bool = False)
     Args:
         dim0: greatest length of the first axis.
         dim1: greatest length of the second axis.
-        allow_zero_size: whether lengths begin at 0, else at 1.
+        allow_zero_size: True if lengths begin at 0, else at 1.
     """
     return _rand_shape((dim0, dim1), allow_zero_size)
 
@@ -90,7 +90,7 @@ def rand_shape_3d(
         dim0: greatest length of the first axis.
         dim1: greatest length of the second axis.
         dim2: greatest length of the third axis.
-        allow_zero_size: whether lengths begin at 0, else at 1.
+        allow_zero_size: True if lengths begin at 0, else at 1.
     """
     return _rand_shape((dim0, dim1, dim2), allow_zero_size)
 
@@ -181,7 +181,7 @@ def create_vector(size: int, dtype: Any = np.int64) -> NDArray:
     """Return the NDArray 0, 1, ... size - 1.
 
     Args:
-        size: how many numbers.
+        size: length of the result.
     """
     return arange(0, size, dtype=dtype)
 
@@ -257,7 +257,7 @@ def gen_buckets_probs_with_ppf(
 
     Args:
         ppf: the quantile function: value below which a given share (0 to 1) of the distribution lies.
-        nbuckets: how many ranges.
+        nbuckets: number of ranges.
 
     Raises:
         ArgumentError: `nbuckets` is not positive.
@@ -269,23 +269,23 @@ def gen_buckets_probs_with_ppf(
 
 
 def mean_check(generator: Generator, mu: float, sigma: float, nsamples: int = 1000000) -> bool:
-    """Say whether the mean of samples lies within three standard errors of `mu`.
+    """Return True if the mean of samples lies within three standard errors of `mu`.
 
     Args:
         generator: gives as many independent samples as it is asked for.
-        nsamples: how many samples to draw.
+        nsamples: number of samples to draw.
     """
     mean = np.mean(np.array(generator(nsamples)))
     return bool(abs(mean - mu) < 3 * sigma / np.sqrt(nsamples))
 
 
 def var_check(generator: Generator, sigma: float, nsamples: int = 1000000) -> bool:
-    """Say whether the variance of normal samples lies within three standard errors of ``sigma ** 2``.
+    """Return True if the variance of normal samples lies within three standard errors of ``sigma ** 2``.
 
     Args:
         generator: draws as many numbers as it is told.
         sigma: the standard deviation that is right.
-        nsamples: how many numbers are drawn.
+        nsamples: number of samples to draw.
     """
     variance = np.var(np.array(generator(nsamples)), ddof=1)
     return bool(abs(variance - sigma**2) < 3 * np.sqrt(2 * sigma**4 / (nsamples - 1)))
@@ -316,7 +316,7 @@ def chi_square_check(
         buckets: ascending ranges (low, high) that cover a continuous distribution, or the values of a
             discrete one.
         probs: the probability of each bucket, above 0.
-        nsamples: how many samples to draw.
+        nsamples: number of samples to draw.
 
     Returns:
         The p value (a right generator gives one below 0.05 in one of twenty cases), how often each bucket

@@ -57,7 +57,7 @@ def _uniform_csr(
 
 
 def _powerlaw_rows(rows: int, columns: int, count: int) -> list[int]:
-    """Return how many elements each row gets: one each first, then up to twice as many from row to row."""
+    """Return the number of elements of each row: one each first, then up to twice as many from row to row."""
     lengths = [1 if row < count else 0 for row in range(rows)]
     left = count - sum(lengths)
     width = 2
@@ -327,7 +327,7 @@ def compare_optimizer(
         shape: shape of the weight; or a list of `ntensors` shapes, which `opt2` updates in one call.
         dtype: element type of weight and gradient.
         compare_states: compare the optimizers' states as well.
-        ntensors: how many tensors a list of shapes stands for.
+        ntensors: number of tensors that a list of shapes describes.
 
     Raises:
         AssertionError: weights or states differ after the step.

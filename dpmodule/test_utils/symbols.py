@@ -80,7 +80,7 @@ def simple_forward(sym: Symbol, ctx: Context | None = None, is_train: bool = Fal
     Args:
         sym: what to run.
         ctx: where to run; None = the current context.
-        is_train: whether to run in training mode.
+        is_train: True to run in training mode.
         **inputs: an array for each argument.
 
     Example:
@@ -113,7 +113,7 @@ def check_symbolic_forward(
         rtol: relative tolerance, see `assert_almost_equal`.
         aux_states: the auxiliary states' values, in order or by name.
         ctx: where to run.
-        equal_nan: whether NaN equals NaN at the same place.
+        equal_nan: True if NaN equals NaN at the same place.
         dtype: element type of the arguments; "asnumpy" keeps that of the values given.
 
     Returns:
@@ -217,7 +217,7 @@ def check_symbolic_backward(
             values: under "add" what has been added is checked, under "null" that nothing was written.
         ctx: where to run.
         grad_stypes: storage types of gradients, in order or by name.
-        equal_nan: whether NaN equals NaN at the same place.
+        equal_nan: True if NaN equals NaN at the same place.
         dtype: element type of the arguments; "asnumpy" keeps that of the values given.
 
     Returns:

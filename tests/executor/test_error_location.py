@@ -6,8 +6,8 @@ import torch
 
 import dpmodule as mx
 from dpmodule import ops
+from dpmodule._devices import generators
 from dpmodule.base import MXNetError, NodeError
-from dpmodule.devices import generators
 from dpmodule.ops import registry
 from dpmodule.ops.spec import arg
 

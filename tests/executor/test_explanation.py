@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule._devices.generators import generator
 from dpmodule.base import StateError
-from dpmodule.devices.generators import generator
 from dpmodule.executor import passes
 from dpmodule.executor.explanation import MemoryUse
 from dpmodule.executor.interpreter import call_step

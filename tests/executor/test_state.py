@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+from dpmodule._devices import generators
 from dpmodule.base import ArgumentError, DTypeError, MXNetError, ShapeError, StateError
-from dpmodule.devices import generators
 
 S = mx.sym
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import mode, ops
+from dpmodule import ops
+from dpmodule._core import mode
 from dpmodule.base import DTypeError, OpError, ShapeError
 from dpmodule.ndarray import op_dispatch, op_functions
 from dpmodule.ndarray.methods import FLUENT
@@ -288,7 +289,7 @@ def test_signatures_and_docstrings():
 
 @pytest.mark.timeout(120)
 def test_stubs_are_current():
-    done = run_file(ROOT / ".ci" / "stubs.py", "--check", cwd=ROOT)
+    done = run_file(ROOT / "tools" / "stubs.py", "--check", cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -313,7 +314,7 @@ def forms_of(face):
 
 
 def test_a_form_leads_to_the_plan_of_its_values():
-    face = op_functions.make_face(ops.get("sum"), "sum")
+    face = op_functions.make_op_function(ops.get("sum"), "sum")
     x = nd.array([[1, 2], [3, 4]])
     for _ in range(2):
         assert face(x, axis=0).asnumpy().tolist() == [4, 6]
@@ -328,7 +329,7 @@ def test_a_form_leads_to_the_plan_of_its_values():
 
 
 def test_named_inputs_in_another_order():
-    face = op_functions.make_face(ops.get("FullyConnected"), "FullyConnected")
+    face = op_functions.make_op_function(ops.get("FullyConnected"), "FullyConnected")
     x, w, b = nd.array([[1, 2]]), nd.array([[1, 1], [2, 2]]), nd.array([10, 20])
     for _ in range(2):
         assert face(bias=b, weight=w, data=x, num_hidden=2).asnumpy().tolist() == [[13, 26]]
@@ -341,20 +342,20 @@ def test_named_inputs_in_another_order():
 
 
 def test_one_form_with_other_kinds_of_arguments():
-    face = op_functions.make_face(ops.get("Concat"), "Concat")
+    face = op_functions.make_op_function(ops.get("Concat"), "Concat")
     x = nd.ones((2, 1))
     assert face(x, dim=1).shape == (2, 1)
     assert face([x, x], dim=1).shape == (2, 2)
     with pytest.raises(OpError, match="int 3"):
         face(3, dim=1)
-    plus = op_functions.make_face(ops.get("_plus_scalar"), "_plus_scalar")
+    plus = op_functions.make_op_function(ops.get("_plus_scalar"), "_plus_scalar")
     assert plus(x, scalar=1).asnumpy().tolist() == [[2], [2]]
     with pytest.raises(OpError, match="ndarray"):
         plus(np.ones(2), scalar=1)
 
 
 def test_equal_values_of_other_types_are_told_apart():
-    face = op_functions.make_face(ops.get("_div_scalar"), "_div_scalar")
+    face = op_functions.make_op_function(ops.get("_div_scalar"), "_div_scalar")
     x = nd.array([1, -1])
     for zero, want in ((0.0, np.inf), (-0.0, -np.inf), (0, np.inf)):
         assert face(x, scalar=zero).asnumpy().tolist() == [want, -want]
@@ -369,7 +370,7 @@ def test_out_and_name_are_no_attributes():
 
 
 def test_plans_kept_of_a_form_stay_few():
-    face = op_functions.make_face(ops.get("_plus_scalar"), "_plus_scalar")
+    face = op_functions.make_op_function(ops.get("_plus_scalar"), "_plus_scalar")
     x = nd.zeros(1)
     for i in range(op_functions._MOST_PLANS * 3 // 2):
         assert face(x, scalar=i).asscalar() == i

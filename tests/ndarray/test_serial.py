@@ -204,7 +204,7 @@ def test_files_that_cannot_be_opened(tmp_path):
         (b'{"nodes": []}   ', "JSON"),
         (b"PK\x03\x04" + bytes(30), "zip archive"),
         (b"\x80\x04\x95" + bytes(30), "pickle"),
-        (bytes(64), "no MXNet array file"),
+        (bytes(64), "not an MXNet array file"),
         (struct.pack("<QQ", 0x112, 0), "number of arrays needs 8 bytes"),
         (struct.pack("<QQQ", 0x112, 0, 2**62), "arrays do not fit"),
         (one_array(v2((2**40, 2**10))), "data of shape"),

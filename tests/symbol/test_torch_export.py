@@ -47,7 +47,7 @@ def test_a_branch_from_values_is_refused_in_words(net, capfd):
 def test_what_a_dynamic_axis_may_be():
     net = nn.Linear(3, 2)
     with pytest.raises(
-        ArgumentError, match="'x' is no input; there are input; 'input' has no axis 5, but 2 axes"
+        ArgumentError, match="'x' is not an input; there are input; 'input' has no axis 5, but 2 axes"
     ):
         mx.sym.from_torch(net, torch.ones(2, 3), dynamic={"x": {0: "n"}, "input": {5: "m"}})
     with pytest.raises(ArgumentError, match="expected a dict such as"):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ..._devices.generators import host
+from ..._files import regular_file
 from ...base import FileError, FileFormatError
-from ...devices.generators import host
-from ...files import regular_file
 from ..arguments import file_name, flag, place, whole
 from ..collection import ParameterCollection, as_collection
 from ..errors import BoundsError, ShapeError, foreign_value, user_line

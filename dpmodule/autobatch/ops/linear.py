@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ...compat import torch_private
-from ...ops.nn.linear import onednn_pays
+from ..._core import torch_private
+from ...ops.nn.linear import onednn_is_faster
 from ...ops.nn.linear import product as onednn_product
 from ..errors import ArgumentError
 from .binary import aligned, equal, reduced
@@ -28,7 +28,7 @@ def is_large(left: Tensor, right: Tensor) -> bool:
         left.shape[0] * right.numel() >= _LARGE
         and left.dtype is right.dtype is torch.float32
         and left.device.type == "cpu"
-        and onednn_pays()
+        and onednn_is_faster()
     )
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import torch
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..errors import ArgumentError, ShapeError, user_line
 from .native_kernels import Attrs, Maker
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..ops.spec import BatchCall, Dim
 from .signature import BatchKind, BatchStep, Stacked
 

@@ -3,7 +3,7 @@
 Data that enters a convolution, and its weight, are restrided once; torch keeps the layout through normalisation,
 activation and pooling. Shapes stay NCHW, so nothing outside a Program sees it. On the CPU, max pooling of a
 channels_last tensor is some ten times faster, and convolutions gain a third. On a GPU the gain depends on the type,
-which is checked when the step runs; see `likes_channels_last`.
+which is checked when the step runs; see `prefers_channels_last`.
 
 Needs:
     storage: dense
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import torch
 
-from ...devices.precision import likes_channels_last
+from ..._devices.precision import prefers_channels_last
 from ..lowering import Lowered, Step
 
 
@@ -30,7 +30,7 @@ def restride(x: torch.Tensor) -> torch.Tensor:
     Shape:
         x, returns: (N, C, H, W).
     """
-    if not likes_channels_last(x):
+    if not prefers_channels_last(x):
         return x
     x = x.contiguous(memory_format=torch.channels_last)
     if x.shape[1] == 1:

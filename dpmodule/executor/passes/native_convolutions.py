@@ -18,8 +18,8 @@ from collections.abc import Callable
 
 import torch
 
-from ...ops.nn.conv3x3 import convolve3x3, takes
-from ...ops.nn.rules import per_axis
+from ...ops.nn.conv3x3 import can_convolve3x3, convolve3x3
+from ...ops.nn.layer_shapes import per_axis
 from ..lowering import Lowered, Step
 
 _STEPS = ((1, 1), (2, 2))
@@ -45,7 +45,7 @@ class NativeConvolution:
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return the convolution of data (N, C, H, W) with a weight (filters, C, 3, 3)."""
-        if takes(x, weight, bias, self._step):
+        if can_convolve3x3(x, weight, bias, self._step):
             return convolve3x3(x, weight, bias, self._step)
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 

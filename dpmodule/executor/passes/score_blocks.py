@@ -1,6 +1,6 @@
 """Run the last dense layer of a large vocabulary and its softmax some rows at a time.
 
-See `ops.nn.score_blocks` for what it gains. The layers may then also write the probabilities into the memory of the
+See `ops.nn.chunked_softmax` for what it gains. The layers may then also write the probabilities into the memory of the
 last run's, where nobody else holds that.
 
 Needs:
@@ -44,12 +44,12 @@ def _is_simple(low: Lowered, step: Step) -> bool:
 
 def _joined(low: Lowered, dense: Step, softmax: Step) -> Step:
     """Return the step that does the work of both."""
-    from ...ops.nn.score_blocks import ScoreBlocks, predict_blocks, train_blocks
+    from ...ops.nn.chunked_softmax import ChunkedSoftmax, predict_chunked, train_chunked
 
     _, a = low.operator(softmax)
-    fixed = ScoreBlocks(a, dense.function, len(dense.inputs) == 3)
+    fixed = ChunkedSoftmax(a, dense.function, len(dense.inputs) == 3)
     step = Step(
-        train_blocks if low.recorded else predict_blocks,
+        train_chunked if low.recorded else predict_chunked,
         "score_blocks",
         fixed,
         [*dense.inputs, softmax.inputs[1]],
@@ -63,12 +63,12 @@ def _joined(low: Lowered, dense: Step, softmax: Step) -> Step:
 
 def _cut_below(low: Lowered, value: int) -> None:
     """Let backward start where the joined step says."""
-    from ...ops.nn.score_blocks import seed_of_blocks
+    from ...ops.nn.chunked_softmax import chunked_head_gradient
 
     for i, loss in enumerate(low.losses):
         rule: Any = loss.op.loss
         if loss.root == value:
-            own = LossOutput(rule.forward, seed_of_blocks, rule.when, rule.probe)
+            own = LossOutput(rule.forward, chunked_head_gradient, rule.when, rule.probe)
             low.losses[i] = replace(loss, op=replace(loss.op, loss=own))
 
 

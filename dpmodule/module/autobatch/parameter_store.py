@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..._devices.generators import generator
 from ...autobatch.collection import ParameterCollection
 from ...autobatch.session import state
 from ...autobatch.storage import ParameterStorage, StateStorage, described
 from ...base import ArgumentError
 from ...context import Context
-from ...devices.generators import generator
 from ...ndarray import NDArray
 from ...ops.dtypes import name_of
 from ...params import ParamStore

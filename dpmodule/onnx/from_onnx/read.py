@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._files import likely_kind, regular_file
 from ...base import ArgumentError, FileError, FileFormatError, MissingPackageError
-from ...files import likely_kind, regular_file
 
 _LIMIT = 2**31 - 1
 """Bytes that a message may have; arrays beyond that lie in files beside it."""

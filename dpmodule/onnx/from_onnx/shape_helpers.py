@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ...base import ShapeError
-from ...ops.array.codes import resolve
+from ...ops.array.reshape_codes import resolve
 from ...ops.dtypes import torch_dtype
 from .build import GraphBuilder
 from .check import Refused

@@ -10,7 +10,7 @@ import torch
 from ...base import ArgumentError, ShapeError
 from ...graph import Entry, Graph, Node, infer_shapes
 from ...ndarray import NDArray, from_torch
-from ...ops.nn.rules import channels_last
+from ...ops.nn.layer_shapes import channels_last
 from ..hints import fixed_gammas, hints_of, write_hints
 from ..prediction import ModelInputs
 from .translation import KnownVariables, Translation, concrete, given_sizes

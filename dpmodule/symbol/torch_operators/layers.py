@@ -440,7 +440,7 @@ def _embedding_bag(
 
 
 def _counts_by(value: TorchValue, step: int) -> bool:
-    """Say whether a value holds 0, step, 2 * step, ..."""
+    """Return True if a value holds 0, step, 2 * step, ..."""
     if value.tensor is not None:
         return value.tensor.tolist() == list(range(0, step * value.tensor.numel(), step))
     node = None if value.symbol is None else value.symbol.entries[0][0]
@@ -563,7 +563,7 @@ def _nearest(b: SymbolBuilder, value: TorchValue, *rest: Any, **named: Any) -> A
 
 
 def _factor(new: Size, old: Size) -> int | None:
-    """Return how many times as large the new size is, None if that is no whole number."""
+    """Return the new size as a multiple of the old one, None if that is not a whole number."""
     if is_number(new) and is_number(old):
         return int(new // old) if new % old == 0 else None
     ratio = as_size(new / old)

@@ -37,7 +37,7 @@ def dims_of(tensor: torch.Tensor) -> Dims:
 
 
 def is_number(size: object) -> TypeIs[int]:
-    """Say whether a size is an integer."""
+    """Return True if a size is an integer."""
     return isinstance(size, int)
 
 
@@ -49,7 +49,7 @@ def difference(left: Size, right: Size) -> int | None:
 
 
 def same(left: Size, right: Size) -> bool:
-    """Say whether two sizes are equal whatever the unknown ones are."""
+    """Return True if two sizes are equal whatever the unknown ones are."""
     return left is right or difference(left, right) == 0
 
 
@@ -195,12 +195,12 @@ class TorchValue:
 
     @property
     def is_bool(self) -> bool:
-        """Whether torch has truth values here."""
+        """True if torch has truth values here."""
         return self.dtype is torch.bool
 
     @property
     def is_float(self) -> bool:
-        """Whether torch has floating-point numbers here."""
+        """True if torch has floating-point numbers here."""
         return self.dtype.is_floating_point
 
     @property

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpmodule.devices.device_transfer import HostCopy
+from dpmodule._devices.device_transfer import HostCopy
 from dpmodule.executor.cuda_graphs import Driver, RecordedOutputs, Recorder, driver_of
 from helpers import accelerator
 from helpers.nets import blobs, lenet, mlp

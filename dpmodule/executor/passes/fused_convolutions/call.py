@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from ....compat import torch_private
-from ....ops.nn.conv3x3 import Sizes, TiledConvolution
-from ....ops.nn.rules import per_axis
+from ...._core import torch_private
+from ....ops.nn.conv3x3 import ConvolutionSizes, TiledConvolution
+from ....ops.nn.layer_shapes import per_axis
 from ....ops.spec import Env
 from ...packed_weights import kept, packed
 from ..channels_last import restride
@@ -97,7 +97,7 @@ class FusedConvolution:
             a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._unary[0] == "relu"
         )
         self._may_tile = self._groups == 1 and self._unary[0] in ("none", "relu")
-        self._known: dict[Any, Sizes] = {}
+        self._known: dict[Any, ConvolutionSizes] = {}
         self.sums = adds is not None
         self.overwrites = False  # whether the sum may be written over the other summand
 
@@ -106,7 +106,7 @@ class FusedConvolution:
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
         sizes = self._sizes(env, data, sources[0], other)
-        tiles = sizes is not None and self._may_tile and self.tiled.pays(sizes)
+        tiles = sizes is not None and self._may_tile and self.tiled.is_faster(sizes)
         parameters = self._weights(sources, data.shape, tiles) if sizes is not None else ()
         if sizes is None or not parameters:
             return self._one_by_one(env, data, sources, other)
@@ -121,7 +121,7 @@ class FusedConvolution:
             return result
         return result, self.gamma(sources), None, None
 
-    def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> Sizes | None:
+    def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> ConvolutionSizes | None:
         """Return the sizes of data and result; None where the kernels cannot do it all, as far as data tell."""
         if torch.is_grad_enabled() or torch_private.is_batched(data) or torch_private.is_batched(weight):
             return None
@@ -131,7 +131,7 @@ class FusedConvolution:
             return None
         return self.sizes(data.shape, None if other is None else other.shape)
 
-    def sizes(self, data: tuple[int, ...], other: tuple[int, ...] | None) -> Sizes | None:
+    def sizes(self, data: tuple[int, ...], other: tuple[int, ...] | None) -> ConvolutionSizes | None:
         """Return the sizes for data and other summand of some shapes; None where the kernels cannot do it."""
         known = self._known.get((data, other))
         # oneDNN of torch 2.6 "could not create a memory" for a sum over one filter

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ....compat import torch_private
+from ...._core import torch_private
 from ....ops.nn.linear import kernels
 from ....ops.spec import Env
 from ...lowering import Step
@@ -174,7 +174,7 @@ class ConvolutionRun:
         first = 1 + 2 * len(self._layers)  # address of an image
         for at, layer in enumerate(self._layers):
             sizes = layer.call.sizes(shapes[layer.data], None if layer.other is None else shapes[layer.other])
-            if sizes is None or not layer.call.tiled.pays(sizes):
+            if sizes is None or not layer.call.tiled.is_faster(sizes):
                 return None
             shapes[layer.result] = sizes.result
             other = None if layer.other is None else plan.places[layer.other]

@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from ....compat import torch_private
-from ....ops.nn.linear import LARGE, linear, product_by_faster
+from ...._core import torch_private
+from ....ops.nn.layer_shapes import flat_from
+from ....ops.nn.linear import LARGE, fastest_product, linear
 from ....ops.nn.lstm import is_small, small_lstm
-from ....ops.nn.rules import flat_from
 
 Optional = torch.Tensor | None
 Found = tuple[torch.Tensor, ...]
@@ -53,8 +53,8 @@ def _for_map(
     """Return the gradients of a linear map's data, weight and bias, as far as they are wanted."""
     flat = grad.reshape(-1, weight.shape[0])
     return (
-        product_by_faster(flat, weight.t()).view(data.shape) if wanted[0] else None,
-        product_by_faster(flat.t(), data.reshape(-1, weight.shape[1]).t()) if wanted[1] else None,
+        fastest_product(flat, weight.t()).view(data.shape) if wanted[0] else None,
+        fastest_product(flat.t(), data.reshape(-1, weight.shape[1]).t()) if wanted[1] else None,
         flat.sum(0) if wanted[2] else None,
     )
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from ....ops.nn.activation import kept
-from ....ops.nn.rules import flat_from
+from ....ops.nn.activation import bernoulli_mask
+from ....ops.nn.layer_shapes import flat_from
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from .cells import Uses
@@ -35,7 +35,7 @@ def draw(a: Any, env: Env, like: torch.Tensor) -> torch.Tensor:
     """
     if not env.is_train:
         return like.new_empty(0)
-    return kept(1.0 - a.p, list(env.out_shapes[0]), like.detach(), env.generator)
+    return bernoulli_mask(1.0 - a.p, list(env.out_shapes[0]), like.detach(), env.generator)
 
 
 @dataclass(frozen=True, slots=True)
