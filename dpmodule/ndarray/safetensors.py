@@ -117,9 +117,15 @@ def read(path: str) -> tuple[dict[str, NDArray], dict[str, str]]:
     its values come from the disk when they are first used. A file that is replaced meanwhile, as this package and
     others do, does not matter; one that a program writes to in place shows through.
     """
+    with _opened(path) as file:
+        return read_file(file, path)
+
+
+def read_file(file: IO[bytes], path: str) -> tuple[dict[str, NDArray], dict[str, str]]:
+    """Return what `read` does, of a file that is open at its start."""
     from safetensors import safe_open
 
-    with _opened(path) as file:
+    with _named_errors(path, file):
         size = os.fstat(file.fileno()).st_size
         if size < _MAPPED_BYTES or os.name != "posix":
             return _of_bytes(file.read(), path)
@@ -134,7 +140,7 @@ def read_metadata(path: str) -> dict[str, str]:
     """Return the texts beside the arrays of a file; errors as in `read`."""
     from safetensors import safe_open
 
-    with _opened(path), safe_open(path, "pt") as file:
+    with _opened(path) as opened, _named_errors(path, opened), safe_open(path, "pt") as file:
         return file.metadata() or {}
 
 
@@ -162,9 +168,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
     """Open a file for reading, as the last valid save left it; errors name it."""
     finish_commit(path)
     try:
-        with open(path, "rb", buffering=0, opener=regular_file) as file, _named_errors(path):
-            if not os.fstat(file.fileno()).st_size:
-                raise FileFormatError(f"{path}: byte 0: no safetensors file; {likely_kind(b'')}")
+        with open(path, "rb", buffering=0, opener=regular_file) as file:
             yield file
     except OSError as error:
         if isinstance(error, FileError):
@@ -173,10 +177,12 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _named_errors(name: str) -> Iterator[None]:
-    """Turn what the library says of a damaged file into an error that names it."""
+def _named_errors(name: str, file: IO[bytes] | None = None) -> Iterator[None]:
+    """Turn the library's errors for a damaged file into errors that name the file; refuse an empty one."""
     from safetensors import SafetensorError
 
+    if file is not None and not os.fstat(file.fileno()).st_size:
+        raise FileFormatError(f"{name}: byte 0: not a safetensors file; {likely_kind(b'')}")
     try:
         yield
     except SafetensorError as error:

@@ -212,14 +212,14 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
     try:
         with open(path, "rb", opener=regular_file) as file:
             head = file.read(_HEAD_BYTES)
-            if not _is_safetensors(head, path):
-                file.seek(0)
-                return read(file, os.fstat(file.fileno()).st_size, path)
+            file.seek(0)
+            if _is_safetensors(head, path):
+                return safetensors.read_file(file, path)[0]
+            return read(file, os.fstat(file.fileno()).st_size, path)
     except FileError:
         raise
     except OSError as error:
         raise FileError(error.errno or 0, f"cannot load: {error.strerror or error}", path) from error
-    return safetensors.read(path)[0]
 
 
 def _is_safetensors(head: bytes, path: str) -> bool:
