@@ -1,4 +1,4 @@
-"""Graphs as plain data: nodes, order, inference and the JSON file format. No torch here."""
+"""Graphs as plain data: nodes, order, inference and the JSON file format, without torch."""
 
 import typing
 
