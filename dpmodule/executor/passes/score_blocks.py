@@ -1,6 +1,7 @@
-"""Run the last dense layer of a large vocabulary and its softmax in blocks of rows. See `ops.nn.chunked_softmax` for
-what it gains. The layers may then also write the probabilities into the memory of the last run's, where nobody else
-holds that.
+"""Run the last dense layer of a large vocabulary and its softmax in blocks of rows.
+
+`ops.nn.chunked_softmax` describes the gain. The fused step may also write the probabilities to the memory of the last
+run's, if nothing else refers to it.
 
 Needs:
     storage: dense

@@ -44,7 +44,7 @@ def _constant(c: NodeCall) -> OnnxValue:
 def _shape(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     start, end = c.attrs.get("start", 0), c.attrs.get("end")
-    made = b.given([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
+    made = b.from_trials([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
     if b.is_uniform(made.known):
         return made
     node = b("shape_array", _unknown(x))
@@ -69,7 +69,7 @@ def _part(b: GraphBuilder, x: OnnxValue, start: int, end: int | None) -> OnnxVal
 
 def _size(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    made = b.given([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
+    made = b.from_trials([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
     if not b.is_uniform(made.known):
         made.entry, made.scope = b("size_array", _unknown(x)).entry, b.scope
     return made
@@ -227,7 +227,7 @@ def _sliced(
             places = range(*slice(s, e if step > 0 or e >= -n else None, step).indices(n))
             tensor = tensor.index_select(axis, torch.tensor(list(places), dtype=torch.int64))
         found.append(tensor)
-    made = b.given(found)
+    made = b.from_trials(found)
     if x.entry is not None and not b.is_uniform(made.known):
         _with_node(b, made, x, starts, ends, axes, steps)
     return made
@@ -283,7 +283,7 @@ def _of_shape(c: NodeCall) -> OnnxValue:
         raise Refused(f"value has {value.numel()} elements, expected one")
     dtype = str(value.dtype).removeprefix("torch.")
     if any(0 in s for s in shapes):
-        return c.b.given(
+        return c.b.from_trials(
             [
                 torch.zeros(s, dtype=value.dtype) if math.prod(s) == 0 else value.reshape(()).expand(s)
                 for s in shapes
@@ -297,20 +297,20 @@ def _of_shape(c: NodeCall) -> OnnxValue:
 def _range(c: NodeCall) -> OnnxValue:
     b = c.b
     start, limit, delta = c.x, c.value(1), c.value(2)
-    first, last, step = b.every(start), b.every(limit), b.every(delta)
+    first, last, step = b.values_per_trial(start), b.values_per_trial(limit), b.values_per_trial(delta)
     if first is None or last is None or step is None:
         raise Refused("start, limit or delta depends on the data")
-    if b.fixed(delta) is None:
+    if b.constant_value(delta) is None:
         raise Refused("delta depends on the sizes of the inputs")
     gap = float(step[0])
     counts = tuple(max(0, math.ceil((float(m) - float(n)) / gap)) for m, n in zip(last, first))
     if max(counts) > LONGEST or min(counts) == 0:
         raise Refused(f"{counts[0]} elements")
-    if dynamic(counts) and b.fixed(start) is None:
+    if dynamic(counts) and b.constant_value(start) is None:
         line = positions(b, counts, 0, 1, start.dtype)
         return line * gap + start
     lines = [torch.arange(n) for n in counts]
-    begin = b.fixed(start)
+    begin = b.constant_value(start)
     if begin is None:
         return b.constant(lines[0] * gap, start.dtype) + start
     if not dynamic(counts):
@@ -329,7 +329,7 @@ def _pad(c: NodeCall) -> OnnxValue:
     axes = c.fixed_ints("axes", 3)
     mode, value = c.attrs["mode"], c.attrs.get("value", 0.0)
     if c.since >= 11 and c.maybe(2) is not None:
-        value = float(b.needed(c.value(2), "constant_value"))
+        value = float(b.required_constant(c.value(2), "constant_value"))
     places = [normal(a, x.rank) for a in axes] if axes is not None else list(range(x.rank))
     if any(len(p) != 2 * len(places) for p in pads):
         raise Refused(f"pads {pads[0]} for {len(places)} axes")
@@ -402,8 +402,8 @@ def _mirrored(x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str)
 
 def _one_hot(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    depth = int(b.needed(c.value(1), "depth").reshape(-1)[0])
-    off, on = (float(n) for n in b.needed(c.value(2), "values"))
+    depth = int(b.required_constant(c.value(1), "depth").reshape(-1)[0])
+    off, on = (float(n) for n in b.required_constant(c.value(2), "values"))
     axis = normal(c.attrs["axis"], x.rank + 1)
     hot: OnnxValue = b(
         "one_hot",

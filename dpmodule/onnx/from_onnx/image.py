@@ -103,11 +103,11 @@ def _wanted(c: NodeCall, rank: int, attrs: dict[str, Any]) -> tuple[list[int], l
         return axes, [tuple(attrs["scales"])] * b.trials, None
     given = c.maybe(place)
     if given is not None:
-        numbers = b.every(given)
+        numbers = b.values_per_trial(given)
         if numbers is None:
             raise Refused("scales depend on the data")
         return axes, [tuple(t.reshape(-1).tolist()) for t in numbers], None
-    sizes = None if c.maybe(3) is None else b.numbers(c.value(3), "sizes")
+    sizes = None if c.maybe(3) is None else b.integers(c.value(3), "sizes")
     if sizes is None:
         raise Refused("neither scales nor sizes are given")
     if attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
@@ -234,9 +234,19 @@ def _corners(b: GraphBuilder, boxes: OnnxValue, is_center: bool) -> OnnxValue:
 
 def _suppression(c: NodeCall) -> OnnxValue:
     b, boxes, scores = c.b, c.x, c.value(1)
-    most = 0 if c.maybe(2) is None else int(b.needed(c.value(2), "max_output_boxes_per_class").reshape(-1)[0])
-    overlap = 0.0 if c.maybe(3) is None else float(b.needed(c.value(3), "iou_threshold").reshape(-1)[0])
-    least = -1e30 if c.maybe(4) is None else float(b.needed(c.value(4), "score_threshold").reshape(-1)[0])
+    most = (
+        0
+        if c.maybe(2) is None
+        else int(b.required_constant(c.value(2), "max_output_boxes_per_class").reshape(-1)[0])
+    )
+    overlap = (
+        0.0 if c.maybe(3) is None else float(b.required_constant(c.value(3), "iou_threshold").reshape(-1)[0])
+    )
+    least = (
+        -1e30
+        if c.maybe(4) is None
+        else float(b.required_constant(c.value(4), "score_threshold").reshape(-1)[0])
+    )
     if most < 1 or boxes.rank != 3 or scores.rank != 3:
         raise Refused(f"{most} boxes of a class out of {boxes.dims[0]} with scores {scores.dims[0]}")
     shapes = tuple((*s, 1) for s in scores.shapes)

@@ -124,8 +124,8 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
         raise Refused(f"{x.dims[0]} does not fit into {targets[0]}")
     if held == x.shapes:
         return x.as_scalar(is_scalar)
-    if x.known is not None and not x.trains and b.every(x) is not None and x.entry is None:
-        return OnnxValue.as_scalar(b.given([t.reshape(s) for t, s in zip(x.known, held)]), is_scalar)
+    if x.known is not None and not x.trains and b.values_per_trial(x) is not None and x.entry is None:
+        return OnnxValue.as_scalar(b.from_trials([t.reshape(s) for t, s in zip(x.known, held)]), is_scalar)
     codes = _Codes(x.shapes, held).find()
     if codes is not None:
         return x.then("Reshape", shape=codes).as_scalar(is_scalar)
@@ -135,10 +135,10 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
 
 def _donor(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
     """Return a value and its axis that has a size; one is made if the size is a product of others."""
-    found = b.donor(sizes)
+    found = b.find_size(sizes)
     if found is not None:
         return found
-    known = b.sizes()
+    known = b.all_sizes()
     for part in list(known)[:200]:
         rest = tuple(n // m for n, m in zip(sizes, part))
         if all(m * n == whole for m, n, whole in zip(part, rest, sizes)) and (
@@ -273,7 +273,7 @@ def transpose(x: OnnxValue, order: Sequence[int]) -> OnnxValue:
     rank = x.rank
     if rank > 1 and list(order) == [*range(rank - 2), rank - 1, rank - 2]:
         made = made.again()
-        made.turned = x
+        made.transposed_from = x
     return made
 
 

@@ -56,7 +56,7 @@ class GraphNames:
             self._own[name] = value
 
 
-class Walk:
+class GraphTranslator:
     """Translates the nodes of a model.
 
     Args:

@@ -25,7 +25,7 @@ from ...lowering import Lowered, Step
 from .cells import Uses, find_cells, kinds
 from .chains import Chain, arrange, join_cells
 from .kernels import CellStates, Recurrence
-from .sequences import Sequences, added, draw_apart
+from .sequences import Sequences, added, split_dropouts
 
 _MIN_LINEARS = 6
 
@@ -39,7 +39,7 @@ def rnn_chains(low: Lowered) -> int:
     given, step_kinds = low.steps, kinds(low)
     if step_kinds.count("linear") < _MIN_LINEARS:
         return 0
-    low.steps = draw_apart(low, given[step_kinds.index("linear")].inputs[1])
+    low.steps = split_dropouts(low, given[step_kinds.index("linear")].inputs[1])
     uses = Uses(low, step_kinds if low.steps is given else kinds(low))
     chains, order = arrange(uses, join_cells(find_cells(uses)))
     if chains:
