@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, context_of, current_context
-from ..executor import Binding, Executor, Placement, allocate, from_pool, grad_reqs, placement
+from ..executor import Binding, Executor, Placement, allocate, from_pool, grad_reqs, place_nodes
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
-from ..executor.storage import declared_storage, gradient_storage, storage_of
+from ..executor.storage_types import declared_storage_types, gradient_storage_types, infer_storage_types
 from ..graph import Graph, Node, infer_shapes, infer_types
 from ..graph.infer import allocated, read_shape
 from ..ndarray import NDArray
@@ -96,7 +96,7 @@ def bind(
             in the executor's `grad_dict` and are not written.
         grad_req: "write", "add" or "null" for all, or a list or dict of these per argument.
         aux_states: an NDArray for every auxiliary state.
-        group2ctx: context of each group of ``AttrScope(ctx_group=...)``; see `executor.placement`.
+        group2ctx: context of each group of ``AttrScope(ctx_group=...)``; see `executor.place_nodes`.
         shared_exec: accepted as in MXNet; executors need no shared buffers here.
 
     Raises:
@@ -108,7 +108,7 @@ def bind(
     graph = symbol.graph
     graph.check_names()
     context = _context(ctx)
-    places = placement(graph, context, group2ctx)
+    places = place_nodes(graph, context, group2ctx)
     names, states = graph.argument_names, graph.auxiliary_names
     arg_arrays = _named("args", names, args, partial=False)
     aux_arrays = _named("aux_states", states, aux_states, partial=False)
@@ -144,10 +144,12 @@ def _storage_types(graph: Graph, given: Mapping[str, str]) -> dict[str, str]:
         if stype not in _STYPES:
             raise ArgumentError(f"stype_dict: {name} is {stype!r}, expected one of {', '.join(_STYPES)}")
     found = {
-        name: stype for name, stype in {**declared_storage(graph), **given}.items() if stype != "default"
+        name: stype
+        for name, stype in {**declared_storage_types(graph), **given}.items()
+        if stype != "default"
     }
     variables = [node for node in graph.nodes if node.op is None and "__storage_type__" not in node.attrs]
-    storage = storage_of(graph, found, {node.name for node in variables} - {*given})
+    storage = infer_storage_types(graph, found, {node.name for node in variables} - {*given})
     settled = {} if storage is None else storage.values
     return found | {node.name: stype for (node, _), stype in settled.items() if node.op is None}
 
@@ -249,7 +251,7 @@ def simple_bind(
         type_dict: dtypes of arguments by name (default float32).
         stype_dict: storage types of variables by name, "default", "row_sparse", "csr" or "ragged"; others have that of
             their ``Variable(stype=...)``. Operators determine the storage types of gradients.
-        group2ctx: context of each group of ``AttrScope(ctx_group=...)``; see `executor.placement`.
+        group2ctx: context of each group of ``AttrScope(ctx_group=...)``; see `executor.place_nodes`.
         shared_arg_names: arguments that share arrays and gradients with `shared_exec`.
         shared_exec: executor that owns `shared_arg_names` and the auxiliary states.
         shared_buffer: pool of arrays by name for all other arguments.
@@ -265,7 +267,7 @@ def simple_bind(
     graph = symbol.graph
     graph.check_names()
     context = _context(ctx)
-    places = placement(graph, context, group2ctx)
+    places = place_nodes(graph, context, group2ctx)
     given_types = _known_names(graph, "the type", type_dict or {})
     types = infer_types(graph, {k: dtype_name(v) for k, v in given_types.items()}, default="float32")
     given_shapes = _known_names(graph, "the shape", kwargs)
@@ -276,8 +278,8 @@ def simple_bind(
     check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
     contexts = {n.name: places.get(n, context) for n in graph.nodes if n.op is None}
     stypes = _storage_types(graph, _known_names(graph, "the storage type", stype_dict or {}))
-    storage = storage_of(graph, stypes)
-    grad_stypes = {} if storage is None else gradient_storage(graph, storage)
+    storage = infer_storage_types(graph, stypes)
+    grad_stypes = {} if storage is None else gradient_storage_types(graph, storage)
     source = _MemorySource(
         contexts, frozenset(shared_arg_names or ()), shared_exec, shared_buffer, stypes, grad_stypes
     )
