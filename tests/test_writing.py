@@ -95,14 +95,12 @@ def found():
     """Lines that hold each phrase."""
     patterns = {phrase: re.compile(phrase) for phrase in PHRASES}
     lines = {phrase: [] for phrase in PHRASES}
-    for name in sources():
-        path = ROOT / name
-        if path.is_file():
-            text, starts = flat(path.read_text(encoding="utf-8"))
-            for phrase, pattern in patterns.items():
-                for match in pattern.finditer(text):
-                    near = text[max(0, match.start() - 30) : match.end() + 30]
-                    lines[phrase].append(f"{name}:{bisect(starts, match.start())}: {near}")
+    for name, source in sources():
+        text, starts = flat(source)
+        for phrase, pattern in patterns.items():
+            for match in pattern.finditer(text):
+                near = text[max(0, match.start() - 30) : match.end() + 30]
+                lines[phrase].append(f"{name}:{bisect(starts, match.start())}: {near}")
     return lines
 
 
