@@ -168,7 +168,9 @@ def calls() -> Record:
             answers = [json.loads(line) for line in pipe]
         os.waitpid(pid, 0)
         answers += ["the process ended"] * (len(chosen) - len(answers))
-        record.update((f"{first + i} {call}", result) for i, (call, result) in enumerate(zip(chosen, answers)))
+        record.update(
+            (f"{first + i} {call}", result) for i, (call, result) in enumerate(zip(chosen, answers))
+        )
     return record
 
 

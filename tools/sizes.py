@@ -129,7 +129,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--against", default="main", help="revision to compare with (default: main)")
     parser.add_argument("--top", type=int, default=8, help="number of largest entries to print (default: 8)")
-    parser.add_argument("--no-batch", action="store_true", help="do not run a batch, which takes some seconds")
+    parser.add_argument(
+        "--no-batch", action="store_true", help="do not run a batch, which takes some seconds"
+    )
     args = parser.parse_args()
     if not args.no_batch and find_spec("torch") is None:
         parser.error("torch is not installed, which running a batch needs; install it, or use --no-batch")

@@ -108,9 +108,7 @@ def follow(page: Path, work: Path, tree: Path) -> bool:
     found = steps(page.read_text(encoding="utf-8"))
     shown = sum(step.shown is not None for step in found)
     if not shown:
-        print(
-            f"{page}: shows no output; add a block `output` after the block that prints the figure"
-        )
+        print(f"{page}: shows no output; add a block `output` after the block that prints the figure")
         return False
     environment, folder = work / f"{page.stem}-venv", work / page.stem
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
