@@ -15,8 +15,8 @@ from helpers.walk import walks
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path[:0] = [str(DOCS / "extensions"), str(DOCS)]
 import addresses  # noqa: E402 (found by the line above)
-import docstrings  # noqa: E402
 import difference_tests  # noqa: E402
+import docstrings  # noqa: E402
 import pictures  # noqa: E402
 import public  # noqa: E402
 import redirects  # noqa: E402
@@ -151,7 +151,9 @@ def test_searches_find_the_main_index_entry_first():
 
 def test_tests_are_shown_below_each_difference():
     text = "# Title\n\n- One\n  thing.\n- Another.\n\nThe end.\n"
-    assert difference_tests.with_tests(text, {"One thing": ["a.py::test_<b>", "c.py::d"], "Another": ["e"]}) == (
+    assert difference_tests.with_tests(
+        text, {"One thing": ["a.py::test_<b>", "c.py::d"], "Another": ["e"]}
+    ) == (
         "# Title\n\n- One\n  thing.\n"
         "  <details><summary>tests</summary><code>a.py::test_&lt;b&gt;</code><br><code>c.py::d</code></details>\n"
         "- Another.\n  <details><summary>tests</summary><code>e</code></details>\n\nThe end.\n"
