@@ -141,7 +141,7 @@ def test_what_was_typed_by_hand_is_found(example, old, new, problem):
         ("share of what is right: 0.79, target at least 0.8", "missed its target"),
         (
             "share of what is right: 0.95, target at least 0.9",
-            "expected 'share of what is right: VALUE, target at least 0.8'",
+            "expected the last line 'share of what is right: VALUE, target at least 0.8'",
         ),
         (
             "share of something: 0.95, target at least 0.8",
