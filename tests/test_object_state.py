@@ -86,7 +86,7 @@ class Everything(mx.metric.EvalMetric):
 def shown(metric):
     """Return a metric's attributes as text, those of its parts too."""
     plain = {
-        key: value for key, value in vars(metric).items() if key not in ("name", "_before_update", "_tally")
+        key: value for key, value in vars(metric).items() if key not in ("name", "_before_update", "_pending")
     }
     parts = [metric.meter.total, metric.slotted.count, metric.inner.get(), metric.mixed[1], metric.draw()]
     hidden = ("meter", "slotted", "inner", "mixed", "sources", "function", "owned")

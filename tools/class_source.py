@@ -1,4 +1,4 @@
-"""What a class sets and reads, and which classes a module makes, read off the source."""
+"""Source analysis of classes: attributes that they set and read, and classes that a module instantiates."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["FUNCTIONS", "Class", "classes_in", "read_class", "statements", "valu
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 PLAIN_DECORATORS = {"dataclass", "final", "runtime_checkable", "total_ordering"}
-"""Class decorators that hand the class to nobody who would make one."""
+"""Class decorators that do not pass the class to code that instantiates it."""
 NAMED_ONLY = {"isinstance", "issubclass", "cast", "super", "TypeVar", "get_type_hints"}
-"""Functions that are given a class without making one."""
+"""Functions with a class as argument that do not instantiate it."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FullName = Callable[[ast.expr], str]
-"""Returns the full name of what an expression names, "" if it is not a name."""
+"""Returns the full name of an expression, "" if it is not a name."""
 
 
 @dataclass
@@ -26,12 +26,12 @@ class Class:
 
     Attributes:
         name: module and name, with dots.
-        line: where it begins.
-        bases: full names of its bases; "" for what is not a name.
-        is_registered: True if a decorator hands it to somebody.
-        is_dynamic: True if it finds attributes by names that are not written down.
-        given: attributes the class sets, and whether anything but None is ever their value.
-        read: attributes of `self` that its methods read, with the line of the first place.
+        line: number of its first line.
+        bases: full names of its bases; "" for other expressions.
+        is_registered: True if a decorator receives it.
+        is_dynamic: True if it accesses attributes by computed names.
+        given: attributes that the class sets, and True if their value is ever not None.
+        read: attributes of `self` that its methods read, with the line of the first access.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Class:
     read: dict[str, int] = field(default_factory=dict)
 
     def give(self, attribute: str, value: ast.expr | None) -> None:
-        """Note that an attribute is set."""
+        """Record that an attribute is set."""
         is_none = isinstance(value, ast.Constant) and value.value is None
         self.given[attribute] = self.given.get(attribute, False) or not is_none
 
 
 def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a module or class, also those under `if`, `for`, `try` and `with`."""
+    """Yield the statements of a module or class, including those in `if`, `for`, `try` and `with`."""
     for node in body:
         yield node
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -58,7 +58,7 @@ def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def classes_in(home: str, body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.ClassDef]]:
-    """Yield (full name, class) of every class, also inside classes and functions."""
+    """Yield (full name, class) of every class, including nested ones."""
     for node in statements(body):
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             name = f"{home}.{node.name}"
@@ -68,7 +68,7 @@ def classes_in(home: str, body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.C
 
 
 def read_class(name: str, node: ast.ClassDef, full_name: FullName) -> Class:
-    """Return what a class sets and reads; its bases as its module names them."""
+    """Return the attributes that a class sets and reads, and its bases with the names of its module."""
     found = Class(name, node.lineno, [full_name(base) for base in node.bases])
     decorators = {
         full_name(each.func if isinstance(each, ast.Call) else each).rpartition(".")[2]
@@ -92,7 +92,7 @@ def _only_raises(node: ast.stmt) -> bool:
 
 
 def _read_values(node: ast.stmt, found: Class, is_record: bool) -> None:
-    """Note what a statement of a class's body sets; fields of a record are set by its constructor."""
+    """Record the attributes that a statement of a class body sets; a constructor sets the fields of a record."""
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         if is_record:
             found.given[node.target.id] = True
@@ -108,12 +108,12 @@ def _read_values(node: ast.stmt, found: Class, is_record: bool) -> None:
 
 
 def _read_method(method: Function, found: Class) -> None:
-    """Note which attributes of its first argument a method sets and reads, and those of what it makes by `__new__`."""
+    """Record the attributes that a method sets and reads on its first argument, or on an object from `__new__`."""
     arguments = _arguments(method)
     if not arguments or any(_is_name(each, "staticmethod") for each in method.decorator_list):
         return
     own, made = arguments[0], set[str]()
-    values: dict[ast.expr, ast.expr] = {}  # what targets are set to, where that is one value
+    values: dict[ast.expr, ast.expr] = {}  # single values of targets
     for node in _walk(method.body, own):
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -130,7 +130,7 @@ def _read_method(method: Function, found: Class) -> None:
 
 
 def _walk(body: Iterable[ast.AST], own: str) -> Iterator[ast.AST]:
-    """Yield the nodes of a method, the outer ones first, but for functions and classes where `self` is another."""
+    """Yield the nodes of a method, outer ones first, without nested functions and classes that rebind `self`."""
     waiting = deque(body)
     while waiting:
         node = waiting.popleft()
@@ -141,7 +141,7 @@ def _walk(body: Iterable[ast.AST], own: str) -> Iterator[ast.AST]:
 
 
 def _read_setattr(call: ast.Call, own: str, found: Class) -> None:
-    """Note what a call sets by a name that is written down."""
+    """Record the attribute that a call sets by a literal name."""
     match call:
         case ast.Call(
             func=ast.Name("setattr") | ast.Attribute(ast.Name("object"), "__setattr__"),
@@ -159,7 +159,7 @@ def _is_name(node: ast.AST, name: str) -> bool:
 
 
 def values_used(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the names that are called, or handed on as values: not those in annotations, bases or type tests."""
+    """Yield the names that are called or used as values: not those in annotations, bases or type tests."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -169,10 +169,10 @@ def values_used(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _parts_with_values(node: ast.AST) -> Iterable[ast.AST]:
-    """Return the parts of a node in which a class's name may stand for the class as a value."""
+    """Return the parts of a node in which the name of a class may be a value."""
     match node:
         case ast.Attribute(ast.Name() | ast.Attribute()) | ast.arg():
-            return ()  # of `Class.attribute`, the class alone is not a value
+            return ()  # the class in `Class.attribute` is not a value
         case ast.Call(ast.Name(name)) if name in NAMED_ONLY:
             return [each for each in node.args if not _is_type(each)]
         case ast.ClassDef():
@@ -191,7 +191,7 @@ def _parts_with_values(node: ast.AST) -> Iterable[ast.AST]:
 
 
 def _is_type(node: ast.AST) -> bool:
-    """Return whether an expression may name types: names, subscripts, and unions or tuples of such."""
+    """Return True if an expression may name types: names, subscripts, and unions or tuples of them."""
     match node:
         case ast.Tuple() | ast.List():
             return all(map(_is_type, node.elts))

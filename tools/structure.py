@@ -1,7 +1,7 @@
-"""The structure of a package, read off its sources: classes, what they set and read, imports, types, lines of code.
+"""Structure of a package from its sources: classes, their attributes, imports, types, lines of code.
 
-Nothing is imported, so any revision can be read. `tools/sizes.py` prints what is found, `tests/test_structure.py`
-holds the package to it.
+Nothing is imported, so any revision can be analysed. `tools/sizes.py` prints the figures, `tests/test_structure.py`
+checks them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from module_source import Module
 __all__ = ["Package", "SingleUse", "sources_at", "sources_in"]
 
 PLAIN_BASES = {"abc.ABC", "typing.Protocol", "typing.Generic", *dir(builtins)}
-"""Bases outside the package whose attributes are known: those that `dir` names."""
+"""Bases outside the package, whose attributes `dir` lists."""
 
 
 def sources_in(root: Path, *folders: str) -> dict[str, str]:
-    """Return path -> text of the Python files of folders, paths from `root` on."""
+    """Return path -> text of the Python files of folders, with paths relative to `root`."""
     files = (path for folder in folders for path in sorted((root / folder).rglob("*.py")))
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in files}
 
 
 def sources_at(root: Path, revision: str, *folders: str) -> dict[str, str]:
-    """Return path -> text of the Python files of folders in a revision, which is not checked out for that.
+    """Return path -> text of the Python files of folders in a revision, without a checkout.
 
     Raises:
-        subprocess.CalledProcessError: git knows no such revision, or it has no such folder.
+        subprocess.CalledProcessError: the revision or folder does not exist.
     """
     line = ["git", "-C", str(root), "archive", "--format=tar", revision, "--", *folders]
     packed = subprocess.run(line, capture_output=True, check=True).stdout
@@ -56,7 +56,7 @@ class SingleUse:
 
     Attributes:
         name: the class.
-        subclass: the one that derives from it.
+        subclass: its subclass.
         is_public: True if a public module lists it.
     """
 
@@ -74,7 +74,7 @@ class Package:
 
     def __init__(self, sources: Mapping[str, str]) -> None:
         is_collecting = gc.isenabled()
-        gc.disable()  # it would look at a million nodes, which all stay, again and again
+        gc.disable()  # it would repeatedly scan a million nodes, all of which are kept
         try:
             found = [Module(path, text) for path, text in sources.items()]
         finally:
@@ -83,7 +83,7 @@ class Package:
         self.modules = {module.name: module for module in found}
 
     def resolve(self, name: str) -> str:
-        """Return the full name under which something is defined, following imports and tables of `lazy`."""
+        """Return the full name of a definition, following imports and tables of `lazy`."""
         seen = set()
         while name not in seen:
             seen.add(name)
@@ -102,14 +102,14 @@ class Package:
 
     @cached_property
     def edges(self) -> dict[str, set[str]]:
-        """Modules that every module imports, whenever and however; a package stands for its ``__init__``."""
+        """All imports of every module; the name of a package means its ``__init__``."""
         return {
             name: {home for target in module.imports if (home := self._home(target)) not in (None, name)}
             for name, module in self.modules.items()
         }
 
     def _home(self, target: str) -> str | None:
-        """Return the module that an import is of: of a name that a package hands on, the one that defines it."""
+        """Return the module of an import; for a re-exported name, the module that defines it."""
         if target in self.modules:
             return target
         parent, _, name = target.rpartition(".")
@@ -124,14 +124,14 @@ class Package:
     def circles(self) -> dict[str, list[list[str]]]:
         """Return, by package, groups of its modules and subpackages that import each other in circles.
 
-        The package's own code is called ``__init__``.
+        The code of the package is called ``__init__``.
         """
         packages = [name for name, module in self.modules.items() if module.is_package]
         found = {name: _components(self._siblings(name)) for name in packages}
         return {name: groups for name, groups in found.items() if groups}
 
     def _siblings(self, package: str) -> dict[str, set[str]]:
-        """Return which child of a package imports which."""
+        """Return the imports among the children of a package."""
         found: dict[str, set[str]] = defaultdict(set)
         for name, targets in self.edges.items():
             importer = _child(package, name)
@@ -144,7 +144,7 @@ class Package:
     def bare_any(self, home: str) -> tuple[int, int]:
         """Return the numbers of parameters of a package annotated with `Any` alone, and annotated at all.
 
-        `*args` and `**kwargs` are left out: they are handed on, as a rule to an operator.
+        `*args` and `**kwargs` are left out, as they are usually passed to an operator.
         """
         of_home = (each for each in self.modules.values() if f"{each.name}.".startswith(f"{home}."))
         found = [each.is_any(annotation) for each in of_home for annotation in each.annotations]
@@ -167,7 +167,7 @@ class Package:
         return found
 
     def _read_gifts(self, module: Module, classes: Mapping[str, Class]) -> None:
-        """Note attributes that a module gives to classes from outside."""
+        """Record attributes that a module sets on classes from outside."""
         for node in statements(module.tree.body):
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 if isinstance(target, ast.Attribute):
@@ -176,7 +176,7 @@ class Package:
                         owner.give(target.attr, node.value)
 
     def made(self, names: Iterable[str]) -> set[str]:
-        """Return which classes the package makes, registers, or hands to somebody who may make them."""
+        """Return the classes that the package instantiates, registers, or passes to other code."""
         found = {name for name in names if self.classes[name].is_registered}
         short = {name.rpartition(".")[2] for name in names}
         for module in self.modules.values():
@@ -186,12 +186,12 @@ class Package:
 
     @cached_property
     def public(self) -> set[str]:
-        """Full names of what public modules offer."""
+        """Full names of public names."""
         modules = [module for module in self.modules.values() if module.is_public]
         return {self.resolve(f"{module.name}.{name}") for module in modules for name in module.shown}
 
     def single_use_bases(self) -> list[SingleUse]:
-        """Return the classes with exactly one subclass that are never made; a `Protocol` is for more than it."""
+        """Return the classes with exactly one subclass that are never instantiated, except protocols."""
         below: dict[str, list[str]] = defaultdict(list)
         for each in self.classes.values():
             for base in each.bases:
@@ -205,7 +205,7 @@ class Package:
         )
 
     def several_meanings(self) -> dict[str, list[str]]:
-        """Return the class names that stand for classes of several modules, with the classes."""
+        """Return the class names that several modules define, with the classes."""
         found: dict[str, list[str]] = defaultdict(list)
         for module in self.modules.values():
             names = {name.rpartition(".")[2]: name for name, _ in classes_in(module.name, module.tree.body)}
@@ -214,7 +214,7 @@ class Package:
         return {short: names for short, names in sorted(found.items()) if len(names) > 1}
 
     def family(self, name: str) -> list[Class] | None:
-        """Return a class and all its bases; None if one of them is outside the package and not known."""
+        """Return a class and all its bases; None if an unknown one is outside the package."""
         found: dict[str, Class] = {}
         waiting = [name]
         while waiting:
@@ -227,10 +227,10 @@ class Package:
         return list(found.values())
 
     def unset_reads(self) -> dict[str, dict[str, int]]:
-        """Return, by class, attributes that its methods read though it and its bases never set them, with lines.
+        """Return, by class, the attributes that its methods read but it and its bases never set, with lines.
 
-        A declaration without a value, a slot, and None alone set nothing. Classes are passed over that have a base
-        outside the package which is not known, or a ``__getattr__`` that does not only raise.
+        A declaration without a value, a slot, and None alone set nothing. Classes with an unknown base outside the
+        package, or with a ``__getattr__`` that does not only raise, are skipped.
         """
         found = {name: self._unset(each) for name, each in self.classes.items()}
         return {name: reads for name, reads in found.items() if reads}
@@ -246,11 +246,11 @@ class Package:
 
 
 class _Plain:
-    """Has what every class has."""
+    """A class without attributes."""
 
 
 def _child(package: str, name: str) -> str | None:
-    """Return the child of a package that a module is, or is in."""
+    """Return the child of a package that is or contains a module."""
     if name == package:
         return "__init__"
     inner = name.removeprefix(f"{package}.")

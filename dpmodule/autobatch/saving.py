@@ -16,7 +16,7 @@ from .arguments import file_name
 from .builders import composed, lstm, rnn
 from .collection import ParameterCollection, as_collection
 from .errors import ForeignValueError, user_line
-from .expression import listed
+from .expression import as_list
 from .parameters import LookupParameters, Parameters
 
 _BUILDERS: dict[str, Any] = {
@@ -56,7 +56,7 @@ def save(basename: str, objects: Iterable[Any]) -> None:
     """
     basename = file_name(basename, "save: basename")
     data, meta = io.BytesIO(), io.BytesIO()
-    for each in listed("save: objects", objects):
+    for each in as_list("save: objects", objects):
         if isinstance(each, (Parameters, LookupParameters)):
             text_format.write_one(data, each.storage, each.name(), isinstance(each, LookupParameters))
             meta.write(_pickled((type(each).__name__, each.name())))

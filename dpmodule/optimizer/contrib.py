@@ -52,5 +52,5 @@ class GroupAdaGrad(GroupedOptimizer):
         (history,) = group.states
         for rows, move in zip(history, moves.views, strict=True):
             rows.add_(move.square().mean(1, keepdim=True))
-            move.div_((rows + group.visible(self.float_stable_eps)).sqrt_())
+            move.div_((rows + group.representable(self.float_stable_eps)).sqrt_())
         group.descend(moves.views, lr)

@@ -80,9 +80,9 @@ class TorchOptimizer(GroupedOptimizer):
         return "torch keeps its states in objects of its own"
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        engine = group.kept
+        engine = group.cache
         if engine is None:
-            engine = group.kept = _Engine(self._make(group.weights), group, self.defaults)
+            engine = group.cache = _Engine(self._make(group.weights), group, self.defaults)
         if self.rescale_grad != 1.0 or self.limit is not None:
             grads = self.gradients(group, grads).views
         rates = {"lr": lr, "weight_decay": wd}

@@ -17,7 +17,7 @@ from .translation import KnownVariables, Translation, concrete, given_sizes
 from .writer import Writer, live_nodes, used_values, value_info
 
 
-def translated(
+def to_model(
     graph: Graph,
     arrays: Mapping[str, NDArray],
     inputs: ModelInputs,

@@ -15,19 +15,19 @@ from ..ops.dtypes import torch_dtype
 from ..ops.torch_call import drawing_from, in_mode
 from ..ops.user_code import with_message
 from .arguments import flag
-from .batched import Batched, as_expression
-from .collection import HeldCollection
+from .collection import ExistingParameters
 from .errors import NotBatchableError, StateError, user_line
-from .expression import listed
+from .expression import as_list
 from .parameters import Parameters
 from .session import state
 from .storage import TorchStorage
+from .user_function import UserFunction, as_expression
 
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
 
 
-class Wrapped(Batched):
+class Wrapped(UserFunction):
     """A torch module or function as a function of expressions; made by `wrap`.
 
     Args:
@@ -62,8 +62,8 @@ class Wrapped(Batched):
         name = getattr(function, "__name__", None) or type(function).__name__
         super().__init__(name, random or self._module is not None)
         self.function, self._rows = function, rows
-        self._dtypes = None if dtypes is None else [_dtype(each) for each in listed("wrap: dtypes", dtypes)]
-        self.collection = HeldCollection()
+        self._dtypes = None if dtypes is None else [_dtype(each) for each in as_list("wrap: dtypes", dtypes)]
+        self.collection = ExistingParameters()
         self._mutates = False  # whether it writes into its inputs; found out with their shapes
         self._params = params
         self._leaves: list[Tensor] = []
@@ -105,7 +105,7 @@ class Wrapped(Batched):
         self._leaves, before = leaves, self._by_name
         self._by_name = {name: _parameter_of(leaf, name, before.get(name)) for name, leaf in named.items()}
         self.parameters = list(self._by_name.values())
-        self.collection.hold_only(self.parameters)
+        self.collection.replace_parameters(self.parameters)
 
     # computing
 
@@ -208,7 +208,7 @@ class Wrapped(Batched):
         self._listed(result)  # what is no tensor is no fault of torch.vmap
         return True
 
-    def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
+    def execution(self, is_train: bool, shapes: Sequence[Shape]) -> str:
         return {True: "", None: "by torch.vmap", False: "one by one: rows=False"}[self._rows]
 
 
@@ -249,7 +249,7 @@ def _parameters_of(params: Any) -> dict[str, Tensor] | None:
     if isinstance(params, Mapping):
         named = dict(params)
     else:
-        named = {f"param{i}": each for i, each in enumerate(listed("wrap: params", params))}
+        named = {f"param{i}": each for i, each in enumerate(as_list("wrap: params", params))}
     for name, each in named.items():
         if not (isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf):
             raise ArgumentError(f"wrap: params holds {name!r}, which is no leaf tensor with requires_grad")

@@ -30,7 +30,7 @@ def normal(axis: int, rank: int) -> int:
 
 
 def dynamic(sizes: Sizes) -> bool:
-    """Say whether a size differs between worlds."""
+    """Say whether a size differs between trials."""
     return any(n != sizes[0] for n in sizes)
 
 
@@ -116,7 +116,7 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
     """Give a value another shape.
 
     Args:
-        targets: the shape in every world.
+        targets: the shape in every trial.
     """
     b, is_scalar = x.b, not targets[0]
     held = tuple(t or (1,) for t in targets)
@@ -124,8 +124,8 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
         raise Refused(f"{x.dims[0]} does not fit into {targets[0]}")
     if held == x.shapes:
         return x.as_scalar(is_scalar)
-    if x.known is not None and not x.trains and b.every(x) is not None and x.entry is None:
-        return OnnxValue.as_scalar(b.given([t.reshape(s) for t, s in zip(x.known, held)]), is_scalar)
+    if x.known is not None and not x.trains and b.values_per_trial(x) is not None and x.entry is None:
+        return OnnxValue.as_scalar(b.from_trials([t.reshape(s) for t, s in zip(x.known, held)]), is_scalar)
     codes = _Codes(x.shapes, held).find()
     if codes is not None:
         return x.then("Reshape", shape=codes).as_scalar(is_scalar)
@@ -135,10 +135,10 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
 
 def _donor(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
     """Return a value and its axis that has a size; one is made if the size is a product of others."""
-    found = b.donor(sizes)
+    found = b.find_size(sizes)
     if found is not None:
         return found
-    known = b.sizes()
+    known = b.all_sizes()
     for part in list(known)[:200]:
         rest = tuple(n // m for n, m in zip(sizes, part))
         if all(m * n == whole for m, n, whole in zip(part, rest, sizes)) and (
@@ -172,7 +172,7 @@ def like_axis(x: OnnxValue, axis: int, donor: tuple[OnnxValue, int]) -> OnnxValu
 
 
 def filled(b: GraphBuilder, targets: Sequence[Sequence[int]], value: float, dtype: str) -> OnnxValue:
-    """Return an array of one number, of a shape that may differ between worlds."""
+    """Return an array of one number, of a shape that may differ between trials."""
     columns = list(zip(*targets))
     start = tuple(1 if dynamic(c) else c[0] for c in columns)
     tensor = torch.full((1,) * len(start), value, dtype=torch_dtype(dtype))
@@ -227,7 +227,7 @@ def expand(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
 
 
 def broadcast_dims(*values: OnnxValue) -> tuple[Dims, ...]:
-    """Return the shape of values broadcast together, in every world."""
+    """Return the shape of values broadcast together, in every trial."""
     return tuple(common_shape(*dims) for dims in zip(*(v.dims for v in values)))
 
 
@@ -273,7 +273,7 @@ def transpose(x: OnnxValue, order: Sequence[int]) -> OnnxValue:
     rank = x.rank
     if rank > 1 and list(order) == [*range(rank - 2), rank - 1, rank - 2]:
         made = made.again()
-        made.turned = x
+        made.transposed_from = x
     return made
 
 

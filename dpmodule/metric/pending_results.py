@@ -10,7 +10,7 @@ import torch
 _PACK_AT = 256
 
 
-class Tally:
+class PendingResults:
     """Small tensors, one or a few numbers each, collected without waiting for the device.
 
     Reading one number from a GPU stops Python until all queued work is done; so results are kept as they are, packed
@@ -58,7 +58,7 @@ class Tally:
         self._single, self._packed = [], list(packed)
 
 
-class Total(Tally):
+class PendingSum(PendingResults):
     """Tensors of many counts, added up without waiting for the device; `drain` gives one row, their sum."""
 
     __slots__ = ()

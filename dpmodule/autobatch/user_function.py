@@ -1,6 +1,6 @@
 """What cells made of symbols and of torch code share: one operation record, histories, gradients.
 
-A `Batched` is one operation of the graph. All its calls with operands of equal shapes are one batch: `run` hands
+A `UserFunction` is one operation of the graph. All its calls with operands of equal shapes are one batch: `run` hands
 `compute` the rows of all of them, and `grad` sends the gradients back through torch's autograd. Its parameters are
 further operands, so that both engines add up their gradients as those of any other operation.
 """
@@ -20,11 +20,11 @@ from .._core import torch_private
 from ..base import ArgumentError, DTypeError, ShapeError
 from ..ndarray import NDArray
 from .arguments import flag
-from .errors import foreign_value, user_line
+from .errors import user_line, wrong_type
 from .expression import Expression
 from .functions.inputs import inputTensor, scalarInput
 from .graph import calling
-from .ops.spec import BatchCall, Dim, Operation, same_batch
+from .ops.spec import BatchCall, Dim, Operation, common_batch
 from .parameters import Parameters
 from .session import state
 
@@ -89,7 +89,7 @@ def as_expression(value: Any) -> Expression:
         return inputTensor(value.detach().cpu().numpy())
     if isinstance(value, (np.ndarray, list, tuple)):
         return inputTensor(value)
-    raise foreign_value("", value, "is no Expression, number or array")
+    raise wrong_type("", value, "is no Expression, number or array")
 
 
 class _History(NamedTuple):
@@ -99,7 +99,7 @@ class _History(NamedTuple):
     outputs: list[Tensor]
 
 
-class Batched:
+class UserFunction:
     """One operation made of a user's code.
 
     Subclasses define `shapes`, `compute` and `_own_mode`.
@@ -117,7 +117,9 @@ class Batched:
         self._is_train: bool | None = None
         # found out in use: who has asked for gradients will do so again
         self.keeps_history = False
-        self._op = Operation(f"cell {name}", _shape, _run, _grad, aux="object", random=random, whole=True)
+        self._op = Operation(
+            f"cell {name}", _shape, _run, _grad, aux="object", random=random, whole_batch=True
+        )
         self._reference = weakref.ref(self)
         self._known: dict[Any, tuple[Dim, ...]] = {}
         self._version, self._count = -1, 0
@@ -156,7 +158,7 @@ class Batched:
         """Say whether calls are in training mode where nobody has chosen."""
         raise NotImplementedError(f"{type(self).__name__} does not define _own_mode")
 
-    def way(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> str:
+    def execution(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> str:
         """Return how a batch is computed, for `explain`: "" for one call, else how, and why."""
         return ""
 
@@ -190,7 +192,7 @@ class Batched:
         key = (is_train, *dims)
         found = self._known.get(key)
         if found is None:
-            batch = same_batch(self.name, dims)
+            batch = common_batch(self.name, dims)
             with calling(self.name):
                 shapes = self.shapes(is_train, [dim.d for dim in dims])
             if self._count and len(shapes) != self._count:
@@ -252,7 +254,7 @@ def _shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def _evaluate(
-    owner: Batched,
+    owner: UserFunction,
     call: BatchCall,
     inputs: Sequence[Tensor],
     is_recorded: bool,
@@ -278,7 +280,7 @@ def _evaluate(
 
 
 def _run(call: BatchCall, *inputs: Tensor) -> tuple[Tensor, ...]:
-    owner: Batched = call.aux[0]
+    owner: UserFunction = call.aux[0]
     before = call.generator.get_state() if owner.random and call.generator is not None else None
     is_recorded = owner.keeps_history
     history = _evaluate(owner, call, inputs, is_recorded)
@@ -291,7 +293,7 @@ def _run(call: BatchCall, *inputs: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def _check_shape(owner: Batched, out: Tensor, dim: Dim) -> None:
+def _check_shape(owner: UserFunction, out: Tensor, dim: Dim) -> None:
     """Refuse a result of another shape than the one that was announced when the call was added."""
     found = tuple(out.shape[1:])
     if found != dim.d and [size for size in found if size != 1] != [size for size in dim.d if size != 1]:
@@ -302,7 +304,7 @@ def _check_shape(owner: Batched, out: Tensor, dim: Dim) -> None:
 
 
 def _grad(call: BatchCall, g: Any, *inputs: Tensor) -> list[Tensor | None]:
-    owner: Batched = call.aux[0]
+    owner: UserFunction = call.aux[0]
     owner.keeps_history = True
     gradients = list(g) if isinstance(g, tuple) else [g]
     if owner.has_losses:
@@ -320,7 +322,7 @@ def _grad(call: BatchCall, g: Any, *inputs: Tensor) -> list[Tensor | None]:
 
 
 def _recompute(
-    owner: Batched,
+    owner: UserFunction,
     call: BatchCall,
     inputs: Sequence[Tensor],
     before: Tensor | None,
@@ -338,7 +340,11 @@ def _recompute(
 
 
 def _differentiate(
-    owner: Batched, call: BatchCall, gradients: Sequence[Tensor], inputs: Sequence[Tensor], history: _History
+    owner: UserFunction,
+    call: BatchCall,
+    gradients: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    history: _History,
 ) -> list[Tensor | None]:
     roots, seeds = [], []
     for out, gradient in zip(history.outputs, gradients):

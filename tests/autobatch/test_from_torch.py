@@ -314,7 +314,9 @@ class TestBadInput:
             dy.wrap(lambda x: x.sum(0), rows=True)([1.0, 2.0, 3.0])
 
     def test_wrong_shape_names_the_line(self, batched):
-        with pytest.raises(dy.ShapeError, match=r"Linear fails on inputs of shapes \(3,\).*test_wrap\.py:"):
+        with pytest.raises(
+            dy.ShapeError, match=r"Linear fails on inputs of shapes \(3,\).*test_from_torch\.py:"
+        ):
             dy.wrap(torch.nn.Linear(2, 2))([1.0, 2.0, 3.0])
 
     @pytest.mark.parametrize("rows", [True, False, None])
@@ -333,7 +335,9 @@ class TestBadInput:
             assert isinstance(caught.value, dy.ShapeError)
             assert caught.value.args == error.args
             assert caught.value.__cause__ is error
-            assert re.search(r"function fails on inputs of shapes \(2,\).*test_wrap\.py:", str(caught.value))
+            assert re.search(
+                r"function fails on inputs of shapes \(2,\).*test_from_torch\.py:", str(caught.value)
+            )
             assert isinstance(pickle.loads(pickle.dumps(caught.value)), type(error))
             if rows is not None:
                 y = dy.wrap(fails(error, False), rows=rows)([1.0, 2.0])
