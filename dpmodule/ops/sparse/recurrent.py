@@ -159,7 +159,7 @@ def _lstm(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple
         "is_reverse": Attr(boolean, "run rows backwards", False),
         "gate_activation": Attr(_kind, "activation of the three gates", "sigmoid"),
         "cell_activation": Attr(_kind, "activation of the cell state", "tanh"),
-        "candidate_activation": Attr(_kind, "activation of the candidate", "tanh"),
+        "candidate_activation": Attr(_kind, "activation of the new cell input", "tanh"),
     },
     outputs=("output", "cell"),
     infer=_lstm_shapes,

@@ -27,7 +27,7 @@ from .rules import (
 
 Tensor = torch.Tensor
 
-_MOMENTUM = {"momentum": Attr(real, "momentum", 0.0)}
+_MOMENTUM = {"momentum": Attr(real, "decay of the last step", 0.0)}
 _PLAIN = {**LR, **WD, **SCALING}
 _WITH_MOMENTUM = {**LR, **_MOMENTUM, **WD, **SCALING}
 

@@ -32,7 +32,7 @@ from .rules import (
 
 Tensor = torch.Tensor
 
-_MOMENTUM = {"momentum": Attr(real, "momentum", 0.0)}
+_MOMENTUM = {"momentum": Attr(real, "decay of the last step", 0.0)}
 
 
 def _descent_rules(a: Any, lrs: Iterable[Any], wds: Iterable[Any]) -> list[Rule]:
