@@ -22,7 +22,7 @@ from typing import Any
 from ..base import ArgumentError, FileError, FileFormatError
 from ..files import read_settled
 
-_NAMES = (
+_KNOWN_OPTIONS = (
     "batch_sort",
     "batchsize",
     "cands_datafile",
@@ -40,10 +40,10 @@ _NAMES = (
 )
 """Options by which worlds and teachers run differently, and which a program does not use for something else."""
 
-_NEAR = 0.85
+_CUTOFF = 0.85
 
 
-def check_names(opt: Mapping[str, Any], names: Collection[str] = _NAMES) -> None:
+def check_names(opt: Mapping[str, Any], names: Collection[str] = _KNOWN_OPTIONS) -> None:
     """Refuse options whose names differ from known ones only in case, ``_`` and ``-``; warn of others that are close.
 
     An option that is there under its right name, too, may have a neighbour of any name.
@@ -51,26 +51,26 @@ def check_names(opt: Mapping[str, Any], names: Collection[str] = _NAMES) -> None
     Args:
         names: those that are known (default: those of worlds and teachers).
     """
-    missing = {_letters(name): name for name in names if name not in opt}
+    missing = {_normalized(name): name for name in names if name not in opt}
     for name in (name for name in opt if name not in names):
-        letters = _letters(str(name))
+        letters = _normalized(str(name))
         if letters in missing:
             raise ArgumentError(
                 f"there is no option {name!r}; did you mean {missing[letters]!r}? An option of your own needs another "
                 "name"
             )
-        for near in difflib.get_close_matches(letters, missing, 1, _NEAR):
+        for near in difflib.get_close_matches(letters, missing, 1, _CUTOFF):
             warnings.warn(
                 f"opt has {name!r}, which nothing here reads; did you mean {missing[near]!r}?",
                 stacklevel=3,
             )
 
 
-def _letters(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def whole(opt: Mapping[str, Any], name: str, default: int | None, least: int = 1) -> int:
+def int_option(opt: Mapping[str, Any], name: str, default: int | None, least: int = 1) -> int:
     """Return an option that is a whole number.
 
     Args:
@@ -82,7 +82,9 @@ def whole(opt: Mapping[str, Any], name: str, default: int | None, least: int = 1
     return number
 
 
-def real(opt: Mapping[str, Any], name: str, default: float, least: float, below: float = math.inf) -> float:
+def float_option(
+    opt: Mapping[str, Any], name: str, default: float, least: float, below: float = math.inf
+) -> float:
     """Return an option that is a number.
 
     Args:
@@ -136,17 +138,17 @@ def dictionary_file(model_file: str) -> str:
     return f"{model_file}.dict"
 
 
-def packed_options(opt: Mapping[str, Any]) -> bytes:
+def dump_options(opt: Mapping[str, Any]) -> bytes:
     """Return options as the content of a file; those of the run, and what JSON has no form for, are left out."""
-    kept = {key: value for key, value in opt.items() if key not in RUN_OPTIONS and _is_plain(value)}
+    kept = {key: value for key, value in opt.items() if key not in RUN_OPTIONS and _is_json(value)}
     return json.dumps(kept, indent=1, sort_keys=True).encode() + b"\n"
 
 
-def _is_plain(value: Any) -> bool:
+def _is_json(value: Any) -> bool:
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(each) for key, each in value.items())
+        return all(isinstance(key, str) and _is_json(each) for key, each in value.items())
     if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
+        return all(map(_is_json, value))
     return value is None or isinstance(value, (bool, int, float, str))
 
 
@@ -186,7 +188,7 @@ TASKS: Mapping[str, str] = MappingProxyType(
 )
 """Tasks that are ready, by the name that ``--task`` takes."""
 
-_OWN = "dpmodule.agents"
+_PACKAGE = "dpmodule.agents"
 _DEFAULT = "DefaultTeacher"
 """The class of a module of tasks that is named alone."""
 
@@ -198,7 +200,7 @@ def agent_class(spec: str, trusted: Collection[str | None] | None = None) -> tup
         spec: the name of an agent that is ready, or ``package.module:Class``, either with ``:arguments`` behind it.
         trusted: modules that may be imported besides our own; None: any. For names that come from a file.
     """
-    return _find("model", spec, AGENTS, trusted)
+    return _resolve("model", spec, AGENTS, trusted)
 
 
 def task_class(spec: str) -> tuple[Any, str]:
@@ -206,10 +208,10 @@ def task_class(spec: str) -> tuple[Any, str]:
 
     A module alone means its class ``DefaultTeacher``.
     """
-    return _find("task", spec, TASKS, None)
+    return _resolve("task", spec, TASKS, None)
 
 
-def teacher_of(opt: Mapping[str, Any], task: str) -> Any:
+def create_teacher(opt: Mapping[str, Any], task: str) -> Any:
     """Return the teacher of a task.
 
     Args:
@@ -231,7 +233,7 @@ def str2class(value: str) -> Any:
     module, _, name = value.partition(":")
     if not name:
         raise ArgumentError(f"str2class: {value!r} names no class, expected package.module:Class")
-    return _imported("str2class", module, name)
+    return _import_class("str2class", module, name)
 
 
 def class2str(value: type) -> str:
@@ -239,13 +241,13 @@ def class2str(value: type) -> str:
     return f"{value.__module__}:{value.__qualname__}"
 
 
-def module_named(spec: str | None) -> str | None:
+def module_of(spec: str | None) -> str | None:
     """Return the module that a name has in front, None where it is the name of something ready."""
     head = (spec or "").partition(":")[0].strip()
     return None if not head or head in AGENTS or head in TASKS else head
 
 
-def _find(
+def _resolve(
     option: str, spec: str, ready: Mapping[str, str], trusted: Collection[str | None] | None
 ) -> tuple[Any, str]:
     if not isinstance(spec, str) or not spec.strip():
@@ -259,18 +261,18 @@ def _find(
             name = _DEFAULT
         path = f"{head}:{name}"
         if not name:
-            raise _unknown(option, spec, ready)
+            raise _unknown_name_error(option, spec, ready)
     module, _, name = path.partition(":")
-    is_own = module == _OWN or module.startswith(f"{_OWN}.")
+    is_own = module == _PACKAGE or module.startswith(f"{_PACKAGE}.")
     if trusted is not None and not is_own and module not in trusted:
         raise ArgumentError(
             f"{option}: the saved options name {path!r}, whose module is not imported because a file says so; "
             f'if you trust it, name it, too: opt["{option}"] = {path!r}'
         )
-    return _imported(option, module, name), arguments
+    return _import_class(option, module, name), arguments
 
 
-def _imported(option: str, module: str, name: str) -> Any:
+def _import_class(option: str, module: str, name: str) -> Any:
     try:
         found = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
@@ -292,7 +294,7 @@ def _is_module(name: str) -> bool:
     return False
 
 
-def _unknown(option: str, spec: str, ready: Mapping[str, str]) -> ArgumentError:
+def _unknown_name_error(option: str, spec: str, ready: Mapping[str, str]) -> ArgumentError:
     close = difflib.get_close_matches(spec.partition(":")[0], ready, 1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return ArgumentError(
@@ -407,7 +409,7 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
         # a task, too, names code
         saved = {name: value for name, value in found.items() if name not in RUN_OPTIONS}
         own = opt.get("override") or {}
-        trusted = [module_named(opt.get("model")), module_named(own.get("model"))]
+        trusted = [module_of(opt.get("model")), module_of(own.get("model"))]
         merged = {**merged, **saved, **own, "model_file": path}
     elif path and (requireModelExists or not opt.get("model")):
         hint = "" if requireModelExists else "; correct model_file, or name the agent to make as model"

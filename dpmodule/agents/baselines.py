@@ -15,11 +15,11 @@ from typing import Any
 
 from ..base import FileFormatError
 from ..files import read_settled, write_set
-from .agent import Agent, options_file, packed_options, whole
+from .agent import Agent, dump_options, int_option, options_file
 from .dictionary import DictionaryAgent
 
 Message = dict[str, Any]
-_NOTHING = "I don't know."
+_NO_ANSWER = "I don't know."
 
 
 class RepeatLabelAgent(Agent):
@@ -36,7 +36,7 @@ class RepeatLabelAgent(Agent):
         self.id = "RepeatLabelAgent"
         self.returnOneRandomAnswer = bool(self.opt.get("returnOneRandomAnswer", True))
         self.cantAnswerPercent = float(self.opt.get("cantAnswerPercent", 0))
-        self.cantAnswerMessage = str(self.opt.get("cantAnswerMessage", _NOTHING))
+        self.cantAnswerMessage = str(self.opt.get("cantAnswerMessage", _NO_ANSWER))
 
     def act(self) -> Message:
         reply: Message = {"id": self.getID()}
@@ -76,12 +76,12 @@ class RandomCandidateAgent(Agent):
     def act(self) -> Message:
         candidates = list((self.observation or {}).get("label_candidates") or ())
         if not candidates:
-            return {"id": self.getID(), "text": _NOTHING}
+            return {"id": self.getID(), "text": _NO_ANSWER}
         random.shuffle(candidates)
         return {"id": self.getID(), "text": candidates[0], "text_candidates": candidates}
 
 
-class _Index:
+class _TfIdfIndex:
     """Candidates by the words in them.
 
     Args:
@@ -100,10 +100,10 @@ class _Index:
         if counts is None:
             counts, total = Counter(token for bag in bags for token in bag), len(bags)
         self._counts, self._total = counts, total
-        self._places: dict[str, list[tuple[int, float]]] = {}
+        self._postings: dict[str, list[tuple[int, float]]] = {}
         for place, bag in enumerate(bags):
             for token, weight in self.weights(bag).items():
-                self._places.setdefault(token, []).append((place, weight))
+                self._postings.setdefault(token, []).append((place, weight))
 
     def weights(self, bag: Mapping[str, int]) -> dict[str, float]:
         """Return a bag of words, weighted, of length 1."""
@@ -118,7 +118,7 @@ class _Index:
         """Return the candidates, the one that is most like a question first, equal ones in their order."""
         scores = [0.0] * len(self.candidates)
         for token, weight in self.weights(bag).items():
-            for place, other in self._places.get(token, ()):
+            for place, other in self._postings.get(token, ()):
                 scores[place] += weight * other
         order = sorted(range(len(scores)), key=lambda place: -scores[place])
         return [self.candidates[place] for place in order]
@@ -152,7 +152,7 @@ class IrBaselineAgent(Agent):
         super().__init__(opt, shared)
         self.id = "IrBaselineAgent"
         self._trains = str(self.opt.get("datatype") or "train").startswith("train")
-        self._history: deque[str] = deque(maxlen=whole(self.opt, "history_size", 1))
+        self._history: deque[str] = deque(maxlen=int_option(self.opt, "history_size", 1))
         model_file = self.opt.get("model_file")
         if model_file and not self.opt.get("dict_file"):
             self.opt["dict_file"] = f"{model_file}.dict"
@@ -161,8 +161,8 @@ class IrBaselineAgent(Agent):
             shared["fixed"] if shared else _lines(self.opt.get("label_candidates_file"))
         )
         self._total: list[int] = shared["total"] if shared else [self._counted()]
-        self._index: _Index | None = None
-        self._of: tuple[Any, int] = (None, -1)
+        self._index: _TfIdfIndex | None = None
+        self._indexed: tuple[Any, int] = (None, -1)
 
     @staticmethod
     def add_cmdline_args(argparser: Any) -> Any:
@@ -202,7 +202,7 @@ class IrBaselineAgent(Agent):
         reply: dict[str, Any] = {"id": self.getID()}
         candidates = seen.get("label_candidates") or self._fixed
         if seen.get("text") is not None:
-            reply["text"] = _NOTHING
+            reply["text"] = _NO_ANSWER
             if candidates:
                 question = Counter(self.dictionary.tokenize("\n".join(self._history)))
                 reply["text_candidates"] = self._index_of(candidates).ranked(question)
@@ -211,13 +211,13 @@ class IrBaselineAgent(Agent):
             self._history.clear()
         return reply
 
-    def _index_of(self, candidates: Any) -> _Index:
+    def _index_of(self, candidates: Any) -> _TfIdfIndex:
         """Return the index of candidates, the last one if they and the counts are the same."""
         total = self._total[0]
-        if self._index is None or self._of[0] is not candidates or self._of[1] != total:
+        if self._index is None or self._indexed[0] is not candidates or self._indexed[1] != total:
             counts = self.dictionary.freqs() if total else None
-            self._index = _Index(tuple(candidates), self.dictionary.tokenize, counts, total)
-            self._of = candidates, total
+            self._index = _TfIdfIndex(tuple(candidates), self.dictionary.tokenize, counts, total)
+            self._indexed = candidates, total
         return self._index
 
     def reset(self) -> None:
@@ -232,7 +232,7 @@ class IrBaselineAgent(Agent):
         path = path or self.opt.get("model_file")
         if path:
             words = f"{path}.dict"
-            opt = packed_options({**self.opt, "dict_file": words})
+            opt = dump_options({**self.opt, "dict_file": words})
             write_set({options_file(path): opt, words: self.dictionary.packed()}, os.path.basename(path))
 
 

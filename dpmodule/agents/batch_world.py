@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base import ArgumentError
-from .agent import whole
+from .agent import int_option
 from .teachers import FixedDialogTeacher
 from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, check_texts, validate
 
 
-class WorldOfCopies(World):
+class WorldWrapper(World):
     """A world whose copies of another one parley; what is asked about the task, the original answers."""
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
@@ -61,21 +61,21 @@ class WorldOfCopies(World):
         self.world.shutdown()
 
 
-def row_of(world: World, index: int, **changes: Any) -> World:
+def row_copy(world: World, index: int, **changes: Any) -> World:
     """Return a copy of a world for a row of a batch.
 
     Args:
         index: number of the row.
     """
-    return copied_world(numbered(world.share(), {"batchindex": index, **changes}))
+    return world_from_shared(with_numbers(world.share(), {"batchindex": index, **changes}))
 
 
-def copied_world(shared: Mapping[str, Any]) -> World:
+def world_from_shared(shared: Mapping[str, Any]) -> World:
     """Return a copy of a world from what its `share` returned."""
     return shared["world_class"](shared["opt"], None, shared)  # type: ignore[no-any-return]
 
 
-def numbered(shared: Any, numbers: Mapping[str, int]) -> Any:
+def with_numbers(shared: Any, numbers: Mapping[str, int]) -> Any:
     """Return what a world shares with numbers in every dict of options and every agent's dict.
 
     Args:
@@ -86,11 +86,11 @@ def numbered(shared: Any, numbers: Mapping[str, int]) -> Any:
     if "world_class" in shared:  # an agent's own keys may have any name
         for key in ("agents", "worlds"):
             if key in shared:
-                found[key] = [numbered(each, numbers) for each in shared[key]]
+                found[key] = [with_numbers(each, numbers) for each in shared[key]]
     return {**found, **numbers}
 
 
-def batch_of_replies(agent: Any, observations: Any, count: int) -> Sequence[Any]:
+def batch_replies(agent: Any, observations: Any, count: int) -> Sequence[Any]:
     """Return what the `batch_act` of an agent says, a message for each row.
 
     Args:
@@ -112,7 +112,7 @@ def has_batch_act(agent: Any) -> bool:
     return hasattr(agent, "batch_act") and bool(getattr(agent, "use_batch_act", True))
 
 
-def silent(agent: Any, row: int) -> ArgumentError:
+def observed_none_error(agent: Any, row: int) -> ArgumentError:
     """Return the error for a copy whose `observe` returned None."""
     return ArgumentError(
         f"observe of agent {agent.getID()!r} ({type(agent).__name__}) returned None in row {row}; agents should return "
@@ -125,7 +125,7 @@ _PLAIN = (DialogPartnerWorld, MultiAgentDialogWorld)
 """Worlds whose agents are always the same, and speak to each other directly."""
 
 
-class BatchWorld(WorldOfCopies):
+class BatchWorld(WorldWrapper):
     """Rows of a batch, each of which is a copy of a world, made of what that shares.
 
     One `parley` is one example for every row. The agents act in turn: `batch_act` of the *original* agent if it has
@@ -153,19 +153,19 @@ class BatchWorld(WorldOfCopies):
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
         super().__init__(opt, world)
-        self.worlds = [row_of(world, index) for index in range(whole(self.opt, "batchsize", 1))]
+        self.worlds = [row_copy(world, index) for index in range(int_option(self.opt, "batchsize", 1))]
         count = len(world.get_agents())
         self.acts = [None] * count
         self.batch_observations: list[Any] = [None] * count
-        self._chooses = any(hasattr(row, "parley_init") for row in self.worlds)
+        self._chooses_task = any(hasattr(row, "parley_init") for row in self.worlds)
         # what never changes is looked up once: half of a trivial agent's time would go there
         is_plain = all(type(row) in _PLAIN for row in self.worlds)
         self._columns = list(zip(*(row.get_agents() for row in self.worlds))) if is_plain else None
         self._row_acts = [row.get_acts() for row in self.worlds]
-        self._counted = [FixedDialogTeacher.observes_rows(column) for column in self._columns or ()]
+        self._observes_rows = [FixedDialogTeacher.observes_rows(column) for column in self._columns or ()]
 
     def parley(self) -> None:
-        if self._chooses:
+        if self._chooses_task:
             for row in self.worlds:
                 row.parley_init()  # type: ignore[attr-defined]
         observations = self.batch_observations
@@ -192,7 +192,7 @@ class BatchWorld(WorldOfCopies):
         """
         agent = self.world.get_agents()[index]
         if has_batch_act(agent):
-            acts = batch_of_replies(agent, batch_observation, len(self.worlds))
+            acts = batch_replies(agent, batch_observation, len(self.worlds))
         else:
             acts = [each.act() for each in self._copies(index)]
         if set(map(type, acts)) != _DICT:
@@ -229,12 +229,12 @@ class BatchWorld(WorldOfCopies):
         if self._columns is not None:
             if index == index_acting:
                 return None
-            if self._counted[index]:
+            if self._observes_rows[index]:
                 FixedDialogTeacher.observe_rows(copies, batch_actions)
                 return list(batch_actions)
             seen = [agent.observe(act) for agent, act in zip(copies, batch_actions)]
             if type(None) in set(map(type, seen)):
-                raise silent(copies[seen.index(None)], seen.index(None))
+                raise observed_none_error(copies[seen.index(None)], seen.index(None))
             return seen
         return self._observe_through(copies, batch_actions, index == index_acting)
 
@@ -250,7 +250,7 @@ class BatchWorld(WorldOfCopies):
             shown = act if through is None else through(agent, act)
             found = None if shown is None else agent.observe(shown)
             if shown is not None and found is None:
-                raise silent(agent, number)
+                raise observed_none_error(agent, number)
             seen.append(found)
         return None if is_own and not any(each is not None for each in seen) else seen
 
@@ -283,10 +283,10 @@ def _is_sorted(world: World) -> bool:
 
 
 _BUFFER = 256
-_NO_EXAMPLE = frozenset({"episode_done", "id"})
+_EMPTY_KEYS = frozenset({"episode_done", "id"})
 
 
-class _Waiting:
+class _PendingObservation:
     """What a row's agent has observed and not answered yet."""
 
     __slots__ = ("age", "observation", "row", "tokens")
@@ -295,7 +295,7 @@ class _Waiting:
         self.row, self.observation, self.tokens, self.age = row, observation, tokens, age
 
 
-class DynamicBatchWorld(WorldOfCopies):
+class DynamicBatchWorld(WorldWrapper):
     """Rows, each of which is a copy of a world, that are answered in batches up to a number of tokens.
 
     In every row a teacher asks, and its agent's copy observes the question. Observations wait, sorted by length. One
@@ -332,28 +332,28 @@ class DynamicBatchWorld(WorldOfCopies):
             raise ArgumentError(
                 f"world has {len(world.get_agents())} agents, expected two: a teacher and another"
             )
-        self._budget = whole(self.opt, "max_batch_tokens", None)
-        most = whole(self.opt, "batchsize", 1)
+        self._budget = int_option(self.opt, "max_batch_tokens", None)
+        most = int_option(self.opt, "batchsize", 1)
         self._most = most if most > 1 else self._budget
-        wanted = whole(self.opt, "batch_buffer", _BUFFER)
+        wanted = int_option(self.opt, "batch_buffer", _BUFFER)
         rows = max(min(wanted, world.num_episodes() or wanted), 1)
         # a row asks for single examples, in the order of its episodes
-        self.worlds = [row_of(world, index, batch_sort=False) for index in range(rows)]
-        self._waiting: list[_Waiting] = []
+        self.worlds = [row_copy(world, index, batch_sort=False) for index in range(rows)]
+        self._waiting: list[_PendingObservation] = []
         self._idle = list(range(rows))
         self._answered: list[int] = []
         self._asked = self._examples_seen = 0
 
     def parley(self) -> None:
-        self._ask()
-        batch = self._take()
+        self._ask_idle_rows()
+        batch = self._take_batch()
         self._answered = [each.row for each in batch]
         if batch:
             self._answer(batch, self._replies(batch))
         self._examples_seen += len(batch)
         self.update_counters()
 
-    def _ask(self) -> None:
+    def _ask_idle_rows(self) -> None:
         """Let teachers ask in the rows that are idle."""
         idle, self._idle = self._idle, []
         for number in idle:
@@ -362,18 +362,18 @@ class DynamicBatchWorld(WorldOfCopies):
                 row.parley_init()
             teacher, student = row.get_agents()
             act = row.get_acts()[0] = validate(teacher.act(), teacher, number)
-            if _NO_EXAMPLE.issuperset(act):
+            if _EMPTY_KEYS.issuperset(act):
                 if not row.epoch_done():
                     self._idle.append(number)
                 continue
             seen = student.observe(act)
             if seen is None:
-                raise silent(student, number)
-            self._waiting.append(_Waiting(number, seen, _tokens(seen, act), self._asked))
+                raise observed_none_error(student, number)
+            self._waiting.append(_PendingObservation(number, seen, _tokens(seen, act), self._asked))
             self._asked += 1
         self._waiting.sort(key=lambda each: each.tokens)
 
-    def _take(self) -> list[_Waiting]:
+    def _take_batch(self) -> list[_PendingObservation]:
         """Return the next batch, and let it wait no more."""
         waiting = self._waiting
         if not waiting:
@@ -385,13 +385,13 @@ class DynamicBatchWorld(WorldOfCopies):
         del waiting[first:end]
         return batch
 
-    def _replies(self, batch: Sequence[_Waiting]) -> Sequence[Any]:
+    def _replies(self, batch: Sequence[_PendingObservation]) -> Sequence[Any]:
         agent = self.world.get_agents()[1]
         if not has_batch_act(agent):
             return [self.worlds[each.row].get_agents()[1].act() for each in batch]
-        return batch_of_replies(agent, [each.observation for each in batch], len(batch))
+        return batch_replies(agent, [each.observation for each in batch], len(batch))
 
-    def _answer(self, batch: Sequence[_Waiting], replies: Sequence[Any]) -> None:
+    def _answer(self, batch: Sequence[_PendingObservation], replies: Sequence[Any]) -> None:
         """Let the teachers observe the replies."""
         agent = self.world.get_agents()[1]
         for each, reply in zip(batch, replies):

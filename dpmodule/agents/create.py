@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..base import ArgumentError
-from .agent import check_names, create_agents_from_shared, teacher_of, whole
-from .batch_world import BatchWorld, DynamicBatchWorld, numbered
+from .agent import check_names, create_agents_from_shared, create_teacher, int_option
+from .batch_world import BatchWorld, DynamicBatchWorld, with_numbers
 from .hogwild_world import HogwildWorld
-from .metrics import aggregate_metrics, by_name
+from .metrics import aggregate_metrics, reports_by_name
 from .teachers import Teacher
 from .worlds import MultiWorld, World, create_task_world, next_task, task_names
 
@@ -39,11 +39,11 @@ class MultiTaskTeacher(Teacher):
         super().__init__(opt, shared)
         if shared:
             numbers = {key: shared[key] for key in ("batchindex", "threadindex") if key in shared}
-            self.tasks = create_agents_from_shared(numbered(each, numbers) for each in shared["tasks"])
+            self.tasks = create_agents_from_shared(with_numbers(each, numbers) for each in shared["tasks"])
         else:
             # sorted batches of one task leave no place for another
             single = {**self.opt, "batch_sort": False}
-            self.tasks = [teacher_of(single, name) for name in task_names(self.opt.get("task") or "")]
+            self.tasks = [create_teacher(single, name) for name in task_names(self.opt.get("task") or "")]
         if not self.tasks:
             raise ArgumentError('task is not set; name several, with commas between (opt["task"], --task)')
         self.random = (self.opt.get("datatype") or "train") == "train"
@@ -73,7 +73,7 @@ class MultiTaskTeacher(Teacher):
         return sum(task.num_episodes() or 0 for task in self.tasks)
 
     def report(self) -> dict[str, Any]:
-        return aggregate_metrics(by_name((task.getID(), task.report()) for task in self.tasks))
+        return aggregate_metrics(reports_by_name((task.getID(), task.report()) for task in self.tasks))
 
     def reset(self) -> None:
         super().reset()
@@ -111,7 +111,7 @@ def create_task_agent_from_taskname(opt: Mapping[str, Any]) -> list[Any]:
         ArgumentError: no task is named, or there is none of a name.
     """
     names = task_names(opt.get("task") or "")
-    return [teacher_of(opt, names[0]) if len(names) == 1 else MultiTaskTeacher(opt)]
+    return [create_teacher(opt, names[0]) if len(names) == 1 else MultiTaskTeacher(opt)]
 
 
 def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[World] | None = None) -> World:
@@ -134,7 +134,7 @@ def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[Wo
     tasks = task_names(opt.get("task") or "")
     if not tasks:
         raise ArgumentError('task is not set; name one, such as "reverse" (opt["task"], --task)')
-    workers, rows = whole(opt, "numthreads", 1), whole(opt, "batchsize", 1)
+    workers, rows = int_option(opt, "numthreads", 1), int_option(opt, "batchsize", 1)
     agents = list(user_agents) if isinstance(user_agents, (list, tuple)) else [user_agents]
     world: World
     if len(tasks) == 1:

@@ -45,13 +45,13 @@ class DialogData:
         cands: Iterable[str] | None = None,
         shared: Mapping[str, Any] | None = None,
     ) -> None:
-        self._offer = _Candidates(shared["cands"] if shared else cands)
-        self.cands = self._offer.texts
+        self._candidates = _Candidates(shared["cands"] if shared else cands)
+        self.cands = self._candidates.texts
         self.data: list[tuple[Message, ...]] = shared["data"] if shared else []
         if not shared and data_loader is not None:
-            stored: dict[Any, Any] = {}
+            pool: dict[Any, Any] = {}
             examples = data_loader(opt.get("datafile"))
-            self.data = [tuple(_stored(each, stored) for each in episode) for episode in _episodes(examples)]
+            self.data = [tuple(_interned(each, pool) for each in episode) for episode in _episodes(examples)]
         self._examples = sum(map(len, self.data))
 
     def share(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class DialogData:
         """
         episode = self.data[episode_idx]
         is_last = entry_idx == len(episode) - 1
-        message = {**self._offer.to(episode[entry_idx]), "episode_done": is_last}
+        message = {**self._candidates.to(episode[entry_idx]), "episode_done": is_last}
         return message, is_last and episode_idx == len(self.data) - 1
 
 
@@ -95,8 +95,8 @@ class StreamDialogData:
         cands: Iterable[str] | None = None,
         shared: Mapping[str, Any] | None = None,
     ) -> None:
-        self._offer = _Candidates(shared["cands"] if shared else cands)
-        self.cands = self._offer.texts
+        self._candidates = _Candidates(shared["cands"] if shared else cands)
+        self.cands = self._candidates.texts
         self._datafile = opt.get("datafile")
         self._loader = data_loader
         self._size: tuple[int, int] | None = shared["size"] if shared else None
@@ -105,7 +105,7 @@ class StreamDialogData:
     def _rewind(self) -> None:
         self._position = 0
         self._reader: Iterator[tuple[Message, ...]] | None = None
-        self._ahead: tuple[Message, ...] | None = None
+        self._next_episode: tuple[Message, ...] | None = None
         self._current: tuple[Message, ...] = ()
         self._entry = 0
 
@@ -123,7 +123,7 @@ class StreamDialogData:
         if self._loader is None:
             raise StateError("StreamDialogData has no data_loader, and cannot read")
         episodes = _episodes(self._loader(self._datafile))
-        return (tuple(map(self._offer.to, episode)) for episode in episodes)
+        return (tuple(map(self._candidates.to, episode)) for episode in episodes)
 
     def _lengths(self) -> tuple[int, int]:
         if self._size is None:
@@ -156,22 +156,22 @@ class StreamDialogData:
             found = self._next(loop)
             if found is None:
                 return (), True
-        return found or (), self._ahead is None
+        return found or (), self._next_episode is None
 
     def _next(self, loop: bool) -> tuple[Message, ...] | None:
         """Return the episode at hand, and read the one behind it."""
         reader = self._reader
-        if reader is None or self._ahead is None and loop:
-            reader = self._begin()
-        found = self._ahead
+        if reader is None or self._next_episode is None and loop:
+            reader = self._open_first()
+        found = self._next_episode
         if found is not None:
-            self._ahead = next(reader, None)
+            self._next_episode = next(reader, None)
             self._position += 1
         return found
 
-    def _begin(self) -> Iterator[tuple[Message, ...]]:
+    def _open_first(self) -> Iterator[tuple[Message, ...]]:
         self._reader = self._open()
-        self._ahead = next(self._reader, None)
+        self._next_episode = next(self._reader, None)
         return self._reader
 
     def ends_before(self, number: int) -> bool:
@@ -183,8 +183,8 @@ class StreamDialogData:
         if self._size is not None:
             return number >= self._size[0]
         if self._reader is None:
-            self._begin()
-        return self._ahead is None and number >= self._position
+            self._open_first()
+        return self._next_episode is None and number >= self._position
 
     def get(self) -> tuple[Message, bool]:
         """Return the next example as a message, and whether it is the last of all; another time through follows."""
@@ -194,7 +194,7 @@ class StreamDialogData:
             return {"episode_done": True}, True
         self._entry += 1
         ends = self._entry == len(self._current)
-        return {**self._current[self._entry - 1], "episode_done": ends}, ends and self._ahead is None
+        return {**self._current[self._entry - 1], "episode_done": ends}, ends and self._next_episode is None
 
     def reset(self) -> None:
         """Begin at the first episode."""
@@ -248,7 +248,7 @@ def _message(entry: Any, place: int) -> Message:
     if (
         isinstance(entry, str)
         or not isinstance(entry, (Mapping, tuple, list))
-        or not 1 <= len(entry) <= _most(entry)
+        or not 1 <= len(entry) <= _max_fields(entry)
     ):
         raise ArgumentError(
             f"example {place} of the data is {str(entry)[:80]!r}, expected up to five of (text, labels, reward, "
@@ -272,7 +272,7 @@ def _message(entry: Any, place: int) -> Message:
     return message
 
 
-def _most(entry: Any) -> int:
+def _max_fields(entry: Any) -> int:
     return len(_FIELDS) if not isinstance(entry, Mapping) else len(entry)
 
 
@@ -283,17 +283,17 @@ def _texts(value: Any, name: str, place: int) -> tuple[str, ...]:
     return texts
 
 
-def _stored(message: Message, stored: dict[Any, Any]) -> Message:
+def _interned(message: Message, pool: dict[Any, Any]) -> Message:
     """Return a message whose texts, and tuples of texts, are those that were stored before if they are equal."""
-    return {name: _once(value, stored) for name, value in message.items()}
+    return {name: _intern(value, pool) for name, value in message.items()}
 
 
-def _once(value: Any, stored: dict[Any, Any]) -> Any:
+def _intern(value: Any, pool: dict[Any, Any]) -> Any:
     if type(value) is str:
         return sys.intern(value)
     if type(value) is tuple and all(type(each) is str for each in value):
-        found = stored.get(value)
+        found = pool.get(value)
         if found is None:
-            found = stored[value] = tuple(map(sys.intern, value))
+            found = pool[value] = tuple(map(sys.intern, value))
         return found
     return value

@@ -21,9 +21,9 @@ Entry = list[Any]
 
 _NUMBERED = re.compile(r"\s*(\d{1,9})(?:\s|$)")
 _TURNS = ("dialog", "dialogue", "conversation")
-_STARTS = {"both": (0, 1), "secondspeaker": (0, 2), "firstspeaker": (1, 2)}
+_LABEL_STEPS = {"both": (0, 1), "secondspeaker": (0, 2), "firstspeaker": (1, 2)}
 _LISTS = frozenset({"labels", "eval_labels", "label_candidates", "text_candidates"})
-_SHOWN = 80
+_MAX_SHOWN = 80
 _CLOZE = "Fill in the blank in the last sentence."
 
 
@@ -103,7 +103,7 @@ class DialogFile:
         Args:
             cloze: whether each episode begins with the line "Fill in the blank in the last sentence."
         """
-        held, last, begins = _Unlabelled(), 0, True
+        held, last, begins = _PendingTexts(), 0, True
         for found in self.read(_numbered_line):
             if found is None:
                 continue
@@ -111,14 +111,14 @@ class DialogFile:
             if number <= last:
                 if held.texts:
                     yield held.entry((), None), begins
-                held, begins = _Unlabelled(), True
+                held, begins = _PendingTexts(), True
             if cloze and (number <= last or not last):
                 held.add(_CLOZE, None)
             last = number
             held.add(text, reward)
             if labels:
                 yield held.entry(labels, candidates), begins
-                held, begins = _Unlabelled(), False
+                held, begins = _PendingTexts(), False
         if held.texts:
             yield held.entry((), None), begins
 
@@ -166,16 +166,16 @@ class DialogFile:
             label_turns: ``"both"``: every turn is the label of the one before; ``"secondspeaker"``: only the second,
                 fourth... are; ``"firstspeaker"``: only the third, fifth...
         """
-        if label_turns not in _STARTS:
-            raise ArgumentError(f"label_turns is {label_turns!r}, expected one of {', '.join(_STARTS)}")
-        start, step = _STARTS[label_turns]
-        for turns in self.read(_turns_of):
+        if label_turns not in _LABEL_STEPS:
+            raise ArgumentError(f"label_turns is {label_turns!r}, expected one of {', '.join(_LABEL_STEPS)}")
+        start, step = _LABEL_STEPS[label_turns]
+        for turns in self.read(_conversation_turns):
             pairs = list(zip(turns or (), (turns or ())[1:]))[start::step]
             for place, (question, answer) in enumerate(pairs):
                 yield [question, (answer,)], place == 0
 
 
-class _Unlabelled:
+class _PendingTexts:
     """Texts without a label so far, and their rewards."""
 
     def __init__(self) -> None:
@@ -207,7 +207,7 @@ def _decoded(data: bytes) -> str:
 
 def _shown(text: Any) -> str:
     shown = text if isinstance(text, str) else json.dumps(text, default=str)
-    return repr(shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}...")
+    return repr(shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}...")
 
 
 def _numbered_line(line: str) -> tuple[int, str, Sequence[str], float | None, Sequence[str] | None]:
@@ -221,13 +221,13 @@ def _numbered_line(line: str) -> tuple[int, str, Sequence[str], float | None, Se
             "fields", f"{len(parts)} of them, expected at most text, labels, reward and candidates"
         )
     text, labels, reward, candidates = parts + [""] * (4 - len(parts))
-    split = _split(labels)
-    offered = _split(candidates) or None
-    _check_offered(split, offered)
+    split = _split_list(labels)
+    offered = _split_list(candidates) or None
+    _check_candidates(split, offered)
     return int(found[1]), text, split, _number(reward) if reward else None, offered
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(text.split("|")) if text else ()
 
 
@@ -241,7 +241,7 @@ def _number(text: str) -> float:
     return number
 
 
-def _check_offered(labels: Sequence[str], candidates: Sequence[str] | None) -> None:
+def _check_candidates(labels: Sequence[str], candidates: Sequence[str] | None) -> None:
     if labels and candidates and labels[0] not in candidates:
         raise _BadDialogLine("labels", f"{_shown(labels[0])} is not among the candidates")
 
@@ -262,13 +262,13 @@ def _fields_line(line: str) -> dict[str, Any]:
     if "text" not in message:
         raise _BadDialogLine("text", f"there is none in {_shown(line)}")
     labels = message.get("labels") or message.get("eval_labels") or ()
-    _check_offered(labels, message.get("label_candidates"))
+    _check_candidates(labels, message.get("label_candidates"))
     return {name: value for name, value in message.items() if value != ()}
 
 
 def _field(name: str, text: str) -> Any:
     if name in _LISTS:
-        return _split(text)
+        return _split_list(text)
     if name == "reward":
         return _number(text)
     if name == "episode_done":
@@ -278,7 +278,7 @@ def _field(name: str, text: str) -> Any:
     return text
 
 
-def _turns_of(line: str) -> list[str]:
+def _conversation_turns(line: str) -> list[str]:
     """Return the texts of the turns of a conversation."""
     try:
         found = json.loads(line)
@@ -304,5 +304,5 @@ def _turn(name: str, place: int, turn: Any) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _BadDialogLine(f"{name}[{place}]", f"{ascii(text[:_SHOWN])} is no Unicode text") from None
+        raise _BadDialogLine(f"{name}[{place}]", f"{ascii(text[:_MAX_SHOWN])} is no Unicode text") from None
     return text

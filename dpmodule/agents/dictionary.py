@@ -18,10 +18,10 @@ from ..files import read_settled, write_atomically
 from .agent import Agent
 
 _WORDS = re.compile(r"\w+|[^\w\s]|\n")
-_MARKS = re.compile(r"([.,;:!?])")
+_PUNCTUATION = re.compile(r"([.,;:!?])")
 _ESCAPED = re.compile(r"\\([\\ntr])")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-_MEANT = {text[1]: character for character, text in _ESCAPES.items()}
+_UNESCAPES = {text[1]: character for character, text in _ESCAPES.items()}
 _ESCAPE_TABLE = str.maketrans(_ESCAPES)
 
 _SPECIAL = (
@@ -30,7 +30,7 @@ _SPECIAL = (
     ("endtoken", "__END__"),
     ("unktoken", "__UNK__"),
 )
-_MOST = 1_000_000_003
+_SPECIAL_COUNT = 1_000_000_003
 """What the first special token counts; the others follow, so that they stay in front of all words."""
 
 
@@ -107,13 +107,13 @@ class DictionaryAgent(Agent):
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         self.id = "Dictionary"
-        special = [str(_given(self.opt.get(f"dict_{name}"), token)) for name, token in _SPECIAL]
+        special = [str(_or_default(self.opt.get(f"dict_{name}"), token)) for name, token in _SPECIAL]
         self.null_token, self.start_token, self.end_token, self.unk_token = special
-        self.minfreq = _whole(self.opt, "dict_minfreq", 0)
-        self.maxtokens = _whole(self.opt, "dict_maxtokens", -1)
+        self.minfreq = _int_option(self.opt, "dict_minfreq", 0)
+        self.maxtokens = _int_option(self.opt, "dict_maxtokens", -1)
         self.lower = bool(self.opt.get("dict_lower", False))
-        self.textfields = str(_given(self.opt.get("dict_textfields"), "text,labels")).split(",")
-        self.max_ngram_size = _whole(self.opt, "dict_max_ngram_size", -1)
+        self.textfields = str(_or_default(self.opt.get("dict_textfields"), "text,labels")).split(",")
+        self.max_ngram_size = _int_option(self.opt, "dict_max_ngram_size", -1)
         self._tokenize = self._tokenizer()
         self._has_changed, self._is_copy = False, shared is not None
         tables = shared or {"freq": {}, "tok2ind": {}, "ind2tok": {}, "revision": [0]}
@@ -127,7 +127,7 @@ class DictionaryAgent(Agent):
         for place, token in enumerate(special):
             if token:
                 self.add_token(token)
-                self.freq[token] = _MOST - place
+                self.freq[token] = _SPECIAL_COUNT - place
         path = self.opt.get("dict_file")
         if path and os.path.isfile(path):
             self.load(path)
@@ -235,7 +235,7 @@ class DictionaryAgent(Agent):
         """
         for name in ("freq", "tok2ind", "ind2tok"):
             _replace(getattr(self, name), dict(getattr(dictionary, name)))
-        self._revise()
+        self._bump_revision()
         self._has_changed = True
 
     # texts
@@ -256,7 +256,7 @@ class DictionaryAgent(Agent):
         Args:
             text: what to cut up.
         """
-        return _MARKS.sub(r" \1 ", text).split()
+        return _PUNCTUATION.sub(r" \1 ", text).split()
 
     @staticmethod
     def space_tokenize(text: str) -> list[str]:
@@ -268,7 +268,7 @@ class DictionaryAgent(Agent):
         return text.split(" ")
 
     def _tokenizer(self) -> Callable[[str], list[str]]:
-        name = _given(self.opt.get("dict_tokenizer"), "re")
+        name = _or_default(self.opt.get("dict_tokenizer"), "re")
         tokenizer: Callable[[str], list[str]] | None = getattr(self, f"{name}_tokenize", None)
         if tokenizer is None:
             names = [each.removesuffix("_tokenize") for each in dir(self) if each.endswith("_tokenize")]
@@ -364,19 +364,19 @@ class DictionaryAgent(Agent):
             pairs = pairs if self.maxtokens < 0 else pairs[: self.maxtokens]
         if [token for token, _ in pairs] != list(self.tok2ind):
             self._has_changed = True
-        self._set(pairs)
+        self._set_tokens(pairs)
         return pairs
 
-    def _set(self, pairs: Iterable[tuple[str, int]]) -> None:
+    def _set_tokens(self, pairs: Iterable[tuple[str, int]]) -> None:
         """Put tokens in place of all there are; the tables stay the same objects, which copies hold."""
         counts = dict(pairs)
         numbers = {token: number for number, token in enumerate(counts)}
         _replace(self.freq, counts)
         _replace(self.tok2ind, numbers)
         _replace(self.ind2tok, dict(enumerate(counts)))
-        self._revise()
+        self._bump_revision()
 
-    def _revise(self) -> None:
+    def _bump_revision(self) -> None:
         """Record that tokens may have new numbers; added tokens need no record, since the length changes."""
         if self._revision is not None:
             self._revision[0] += 1
@@ -431,12 +431,12 @@ def _replace(table: dict[Any, Any], content: Mapping[Any, Any]) -> None:
     table.update(content)
 
 
-def _given(value: Any, default: Any) -> Any:
+def _or_default(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
-def _whole(opt: Mapping[str, Any], name: str, default: int) -> int:
-    number = _given(opt.get(name), default)
+def _int_option(opt: Mapping[str, Any], name: str, default: int) -> int:
+    number = _or_default(opt.get(name), default)
     if isinstance(number, bool) or not isinstance(number, int):
         raise ArgumentError(f"{name} is {number!r}, expected a whole number")
     return number
@@ -456,4 +456,4 @@ def _read(path: str) -> Iterator[tuple[str, int]]:
             raise FileFormatError(
                 f"{path}: line {number}: {line[:80]!r}, expected a token, a tab and how often it came"
             )
-        yield _ESCAPED.sub(lambda found: _MEANT[found[1]], token), int(count)
+        yield _ESCAPED.sub(lambda found: _UNESCAPES[found[1]], token), int(count)

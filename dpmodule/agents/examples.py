@@ -178,11 +178,11 @@ class History:
         self._context.clear()
 
 
-_NUMBERS = 3
+_FIELDS = 3
 _BYTES = 8
 
 
-class EpisodePlaces:
+class EpisodePositions:
     """The place of each copy within an episode: the episode, the example in it, and whether more of it follow.
 
     Args:
@@ -191,7 +191,7 @@ class EpisodePlaces:
     """
 
     def __init__(self, rows: int, given: Sequence[Sequence[int]] | None = None) -> None:
-        self._memory = torch.zeros((rows, _NUMBERS), dtype=torch.int64)
+        self._memory = torch.zeros((rows, _FIELDS), dtype=torch.int64)
         if given:
             if len(given) != rows:
                 raise ArgumentError(f"the places are those of {len(given)} copies, and there are {rows}")
@@ -200,7 +200,7 @@ class EpisodePlaces:
     def expect_workers(self) -> None:
         """Move the places to where workers of other processes find them."""
         memory = shared_bytes("the places of a teacher", _BYTES * self._memory.numel())
-        moved = memory.view(torch.int64).view(-1, _NUMBERS)
+        moved = memory.view(torch.int64).view(-1, _FIELDS)
         moved.copy_(self._memory)
         self._memory = moved
 

@@ -22,19 +22,19 @@ from ..streams.errors import UnpicklableError, WorkerStuck
 from ..streams.launch import pack_target
 from ..streams.supervisor import START_S, ProgressWatch, Supervisor
 from ..streams.synchronization import Signal
-from .batch_world import BatchWorld, copied_world
-from .handover import Board, BoardOrders, Desk
+from .batch_world import BatchWorld, world_from_shared
+from .mailboxes import Mailboxes, ParentEnd, WorkerEnd
 from .worlds import World
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
-START, PARLEY, RESET, LOOK, STOP = range(1, 6)
+START, PARLEY, RESET, CHECK, STOP = range(1, 6)
 """What a worker is told: make the world, parley, begin a new epoch, look whether it is done, and shut down."""
 
-_NAMES = {START: "its start", PARLEY: "a parley", RESET: "a reset", LOOK: "a look", STOP: "its shutdown"}
+_NAMES = {START: "its start", PARLEY: "a parley", RESET: "a reset", CHECK: "a look", STOP: "its shutdown"}
 
 _CHECK_S = 0.5
-_EVERY = 256
+_CHECK_EVERY = 256
 """After how many parleys to look for deaths where nobody ever waits for long."""
 
 _GRACE_S = 1.0
@@ -59,18 +59,18 @@ class WorkerSetup:
         """Make the worker's world."""
         if self.entropy:
             generators.seed_process((*self.entropy, self.index))
-        world = copied_world(self.shared)
+        world = world_from_shared(self.shared)
         return BatchWorld(self.opt, world) if self.opt.get("batchsize", 1) > 1 else world
 
 
 def _serve(
-    desk: Desk, work: WorkerSetup, world: World | None, note: Callable[[str, int], None] | None = None
+    desk: WorkerEnd, setup: WorkerSetup, world: World | None, note: Callable[[str, int], None] | None = None
 ) -> None:
     """Be a worker: carry out one order after the other."""
-    parleys, training = 0, work.is_training
+    parleys, training = 0, setup.is_training
     while (command := desk.take()) is not None:
         if command == START:
-            world = work.world() if world is None else world
+            world = setup.world() if world is None else world
         if world is None:
             continue
         if command == PARLEY:
@@ -93,7 +93,7 @@ def _serve(
 # processes
 
 
-class _SharedPart:
+class _SharedItem:
     """Part of what a world shares, packed alone, so that an error can say what cannot be sent to a process."""
 
     def __init__(self, owner: str, path: tuple[Any, ...], value: Any) -> None:
@@ -105,23 +105,23 @@ class _SharedPart:
         return f"{self.owner}.share()[{self.path[-1]!r}]"
 
 
-def _parts(shared: Mapping[str, Any], path: tuple[Any, ...] = ()) -> Iterator[_SharedPart]:
+def _shared_items(shared: Mapping[str, Any], path: tuple[Any, ...] = ()) -> Iterator[_SharedItem]:
     owner = getattr(shared.get("world_class") or shared.get("class"), "__name__", "world")
     for key, value in shared.items():
         if "world_class" in shared and key in ("agents", "worlds"):
             for number, each in enumerate(value):
-                yield from _parts(each, (*path, key, number))
+                yield from _shared_items(each, (*path, key, number))
         else:
-            yield _SharedPart(owner, (*path, key), value)
+            yield _SharedItem(owner, (*path, key), value)
 
 
-def _serve_process(channel: Channel, board: Board, work: WorkerSetup) -> None:
+def _serve_process(channel: Channel, board: Mailboxes, setup: WorkerSetup) -> None:
     gc.freeze()  # a collection would write to every page that a forked worker shares with its parent
-    _serve(Desk(board, work.index, channel.fileno()), work, None, channel.note)
+    _serve(WorkerEnd(board, setup.index, channel.fileno()), setup, None, channel.note)
     board.close()
 
 
-class _Processes:
+class _ProcessWorkers:
     """Workers that are processes."""
 
     may_spin = True
@@ -130,14 +130,14 @@ class _Processes:
     def __init__(self, method: str) -> None:
         self._supervisor = Supervisor("hogwild", method, grace_s=_GRACE_S)
 
-    def start(self, board: Board, works: Sequence[WorkerSetup]) -> list[int]:
+    def start(self, board: Mailboxes, setups: Sequence[WorkerSetup]) -> list[int]:
         """Start the workers, and return what becomes readable when one ends."""
-        work = works[0]
+        setup = setups[0]
         try:
-            for work in works:
-                self._supervisor.start(_serve_process, board, work)
+            for setup in setups:
+                self._supervisor.start(_serve_process, board, setup)
         except UnpicklableError:
-            pack_target(_serve_process, (board, replace(work, shared={}), *_parts(work.shared)))
+            pack_target(_serve_process, (board, replace(setup, shared={}), *_shared_items(setup.shared)))
             raise
         return [fd for child in self._supervisor.children for fd in (child.fileno(), child.sentinel)]
 
@@ -158,7 +158,7 @@ class _Processes:
 # threads
 
 
-class _Threads:
+class _ThreadWorkers:
     """Workers that are threads of this process; their copies are made one after the other, before any starts."""
 
     may_spin = False
@@ -169,12 +169,12 @@ class _Threads:
         self._errors: list[BaseException] = []
         self._alarm = Signal.create()
 
-    def start(self, board: Board, works: Sequence[WorkerSetup]) -> list[int]:
+    def start(self, board: Mailboxes, setups: Sequence[WorkerSetup]) -> list[int]:
         """Start the workers, and return what becomes readable when one fails."""
-        worlds = [work.world() for work in works]
-        for work, world in zip(works, worlds):
-            args = (Desk(board, work.index, may_spin=False), work, world, self._errors, self._alarm)
-            name = f"hogwild-{work.index}"
+        worlds = [setup.world() for setup in setups]
+        for setup, world in zip(setups, worlds):
+            args = (WorkerEnd(board, setup.index, may_spin=False), setup, world, self._errors, self._alarm)
+            name = f"hogwild-{setup.index}"
             self._threads.append(threading.Thread(target=_serve_thread, args=args, name=name, daemon=True))
         for thread in self._threads:
             thread.start()
@@ -204,16 +204,16 @@ class _Threads:
 
 
 def _serve_thread(
-    desk: Desk, work: WorkerSetup, world: World, errors: list[BaseException], alarm: Signal
+    desk: WorkerEnd, setup: WorkerSetup, world: World, errors: list[BaseException], alarm: Signal
 ) -> None:
     try:
-        _serve(desk, work, world)
+        _serve(desk, setup, world)
     except BaseException as error:  # the parent raises it
         errors.append(error)
         alarm.give()
 
 
-def _dismiss(orders: BoardOrders, owner: int) -> None:
+def _close_if_owner(orders: ParentEnd, owner: int) -> None:
     if os.getpid() == owner:  # and not a process that was forked from it
         orders.close()
 
@@ -226,21 +226,23 @@ class HogwildWorkers:
         ahead: how many parleys one may be given at most before it has done the first of them.
     """
 
-    def __init__(self, works: Sequence[WorkerSetup], mode: str, timeout_s: float, ahead: int) -> None:
+    def __init__(self, setups: Sequence[WorkerSetup], mode: str, timeout_s: float, ahead: int) -> None:
         self._timeout_s = timeout_s
         self._count = 0
         self._next_check = 0.0
         self._progress = ProgressWatch()
         self._failure: BaseException | None = None
-        self._group: _Processes | _Threads = _Threads() if mode == "thread" else _Processes(mode)
-        self._board = Board(len(works), ahead)
-        self._orders = BoardOrders(self._board, self._group.may_spin)
+        self._group: _ProcessWorkers | _ThreadWorkers = (
+            _ThreadWorkers() if mode == "thread" else _ProcessWorkers(mode)
+        )
+        self._board = Mailboxes(len(setups), ahead)
+        self._orders = ParentEnd(self._board, self._group.may_spin)
         self.is_open = True
-        weakref.finalize(self, _dismiss, self._orders, os.getpid())
+        weakref.finalize(self, _close_if_owner, self._orders, os.getpid())
         try:
-            self._orders.watch(self._group.start(self._board, works))
-            self._tell(START)
-            self.settle(timeout_s + self._group.start_s)
+            self._orders.watch(self._group.start(self._board, setups))
+            self._send_all(START)
+            self.wait_idle(timeout_s + self._group.start_s)
         except BaseException:
             self.close()
             raise
@@ -253,14 +255,14 @@ class HogwildWorkers:
         """
         orders = self._orders
         self._count += 1
-        if not self.is_open or self._count % _EVERY == 0:
+        if not self.is_open or self._count % _CHECK_EVERY == 0:
             self._check()
         worker = orders.free(PARLEY, ahead)
         if worker is None:
             worker = self._await(partial(orders.free, PARLEY, ahead))
         orders.give(worker, PARLEY)
 
-    def settle(self, timeout_s: float | None = None) -> None:
+    def wait_idle(self, timeout_s: float | None = None) -> None:
         """Wait until no worker has anything to do.
 
         Args:
@@ -273,17 +275,17 @@ class HogwildWorkers:
         finally:
             self._timeout_s = usual
 
-    def tell(self, command: int) -> None:
+    def broadcast(self, command: int) -> None:
         """Give a command to all workers, after what they are at, and wait until all have carried it out."""
-        self.settle()
-        self._tell(command)
-        self.settle()
+        self.wait_idle()
+        self._send_all(command)
+        self.wait_idle()
 
-    def _tell(self, command: int) -> None:
+    def _send_all(self, command: int) -> None:
         for worker in range(self._board.workers):
             self._orders.give(worker, command)
 
-    def seems_over(self) -> bool:
+    def seem_done(self) -> bool:
         """Say whether every worker said after its last parley that there is nothing left for it."""
         return self._orders.all_at_end()
 
@@ -294,7 +296,7 @@ class HogwildWorkers:
             idle = self._orders.idle()
             unsure = next((worker for worker in idle if not self._orders.is_at_end(worker)), None)
             if unsure is not None:
-                self._orders.give(unsure, LOOK)
+                self._orders.give(unsure, CHECK)
                 if not self._await(partial(self._orders.answer, unsure)):
                     return False
             elif len(idle) == self._board.workers:
@@ -311,7 +313,7 @@ class HogwildWorkers:
         if not self.is_open:
             return
         try:
-            self.tell(STOP)
+            self.broadcast(STOP)
         finally:
             self.close()
 
@@ -326,7 +328,7 @@ class HogwildWorkers:
 
     # waiting
 
-    def _await(self, found: Callable[[], Found | None]) -> Found:
+    def _await(self, found: Callable[[], Result | None]) -> Result:
         """Return what a function finds on the board; wait until it finds something."""
         news = self._orders.look(found)
         while news is None:

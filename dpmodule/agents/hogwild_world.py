@@ -16,8 +16,8 @@ import torch
 
 from ..base import ArgumentError, NotSupportedError
 from ..devices import generators
-from .agent import whole
-from .batch_world import BatchWorld, WorldOfCopies, numbered
+from .agent import int_option
+from .batch_world import BatchWorld, WorldWrapper, with_numbers
 from .hogwild_workers import RESET, HogwildWorkers, WorkerSetup
 from .teachers import is_training
 from .worlds import MultiWorld, World
@@ -27,7 +27,7 @@ _TIMEOUT_S = 300.0
 _AHEAD = 32
 
 
-class HogwildWorld(WorldOfCopies):
+class HogwildWorld(WorldWrapper):
     """Workers, each of which has a copy of a world, made of what that shares.
 
     Every `parley` releases one worker for one parley of its copy (for a whole batch, if ``batchsize`` is above 1), and
@@ -81,10 +81,10 @@ class HogwildWorld(WorldOfCopies):
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
         super().__init__(opt, world.world if isinstance(world, BatchWorld) else world)
-        workers = whole(self.opt, "numthreads", 1)
+        workers = int_option(self.opt, "numthreads", 1)
         mode = _mode(self.opt)
         timeout_s = _timeout(self.opt)
-        ahead = whole(self.opt, "hogwild_ahead", _AHEAD)
+        ahead = int_option(self.opt, "hogwild_ahead", _AHEAD)
         if isinstance(world, HogwildWorld):
             raise ArgumentError(
                 "world is a HogwildWorld itself, expected the plain world whose copies parley"
@@ -98,7 +98,7 @@ class HogwildWorld(WorldOfCopies):
         works = []
         for index in range(workers):
             number = {"threadindex": index}
-            shared = numbered(self.world.share(), number)
+            shared = with_numbers(self.world.share(), number)
             works.append(WorkerSetup({**self.opt, **number}, shared, index, entropy, self._is_training))
         self._workers = HogwildWorkers(works, mode, timeout_s, ahead)
         self._ahead_until = self._last_ahead()
@@ -116,17 +116,17 @@ class HogwildWorld(WorldOfCopies):
             self._is_over = self._is_over or ended > self._ended
             self._ended = ended
         else:
-            self._is_over = self._is_over or self._asked()
+            self._is_over = self._is_over or self._all_done()
         return self._is_over
 
-    def _asked(self) -> bool:
-        may_be = self.world.epoch_done() or self._workers.seems_over()
+    def _all_done(self) -> bool:
+        may_be = self.world.epoch_done() or self._workers.seem_done()
         return may_be and self._workers.is_over()
 
     def reset(self) -> None:
-        self._workers.settle()
+        self._workers.wait_idle()
         self.world.reset()
-        self._workers.tell(RESET)
+        self._workers.broadcast(RESET)
         self._ended, self._is_over = self._workers.ended(), False
         self._ahead_until = self._last_ahead()
 
@@ -141,21 +141,21 @@ class HogwildWorld(WorldOfCopies):
         return self.total_parleys + self._examples() // self._rows() - most
 
     def reset_metrics(self) -> None:
-        self._settle()
+        self._wait_idle()
         super().reset_metrics()
 
     def save_agents(self) -> None:
-        self._settle()
+        self._wait_idle()
         super().save_agents()
 
     def _report(self) -> dict[str, Any]:
-        self._settle()
+        self._wait_idle()
         return super()._report()
 
-    def _settle(self) -> None:
+    def _wait_idle(self) -> None:
         """Wait for what is under way, if there still are workers."""
         if self._workers.is_open:
-            self._workers.settle()
+            self._workers.wait_idle()
 
     def _rows(self) -> int:
         return int(self.opt.get("batchsize") or 1)

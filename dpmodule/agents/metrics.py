@@ -23,10 +23,12 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _RANKS = (1, 5, 10, 100)
 _SMOOTH = 1e-12
-_OWN = frozenset({"total", "correct", "accuracy", "f1", "bleu", "mean_rank", *(f"hits@{k}" for k in _RANKS)})
+_RESERVED = frozenset(
+    {"total", "correct", "accuracy", "f1", "bleu", "mean_rank", *(f"hits@{k}" for k in _RANKS)}
+)
 
-_TOTAL, _CORRECT, _F1, _BLEU, _RANK = "total", "accuracy", "f1", "bleu", "mean_rank"
-_OF_SEVERAL = (_CORRECT, _F1, "loss", "ppl")
+_TOTAL, _CORRECT, _F1, _BLEU, _MEAN_RANK = "total", "accuracy", "f1", "bleu", "mean_rank"
+_ALWAYS_REPORTED = (_CORRECT, _F1, "loss", "ppl")
 """What the report of several tasks always has."""
 
 
@@ -137,9 +139,9 @@ class Metrics:
             )
         self._with_f1 = not wanted.isdisjoint({"default", _F1})
         self._with_bleu = _BLEU in wanted
-        self._tally = SumColumns(workers + 1 if workers > 1 else 1)
+        self._sums = SumColumns(workers + 1 if workers > 1 else 1)
         self._index = 0
-        self._column = self._tally.column(0)
+        self._column = self._sums.column(0)
 
     def expect_workers(self, workers: int) -> None:
         """Make room for workers that are more than the options said; those of before go on in vain.
@@ -147,9 +149,9 @@ class Metrics:
         Args:
             workers: how many there will be.
         """
-        if self._tally.columns <= workers:
-            self._tally = self._tally.widened(workers + 1)
-            self._column = self._tally.column(self._index)
+        if self._sums.columns <= workers:
+            self._sums = self._sums.with_columns(workers + 1)
+            self._column = self._sums.column(self._index)
 
     def for_worker(self, threadindex: int) -> Metrics:
         """Return metrics that add to a worker's own column of these.
@@ -158,9 +160,9 @@ class Metrics:
             threadindex: number of the worker, from 0.
         """
         found = copy(self)
-        if self._tally.columns > 1:
+        if self._sums.columns > 1:
             found._index = threadindex + 1
-            found._column = self._tally.column(found._index)
+            found._column = self._sums.column(found._index)
         return found
 
     def __getstate__(self) -> dict[str, Any]:
@@ -168,7 +170,7 @@ class Metrics:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._column = self._tally.column(self._index)
+        self._column = self._sums.column(self._index)
 
     def __deepcopy__(self, memo: Any) -> Metrics:
         return self  # what is shared is copied; the sums are one
@@ -191,7 +193,7 @@ class Metrics:
         add, labels = self._column.add, labels or ()
         guess = observation.get("text")
         if guess is not None and not isinstance(guess, str):
-            raise _no_text(observation)
+            raise _text_type_error(observation)
         words = "" if guess is None else normalize_answer(guess)
         correct = int(guess is not None and _is_among(words, labels))
         add(_TOTAL, 1)
@@ -219,7 +221,7 @@ class Metrics:
             guess = observation.get("text")
             if guess is not None:
                 if not isinstance(guess, str):
-                    raise _no_text(observation)
+                    raise _text_type_error(observation)
                 said += 1
                 words = normalize_answer(guess)
                 if _is_among(words, answers or ()):
@@ -246,23 +248,23 @@ class Metrics:
             self._column.add(_BLEU, bleu(guess, labels))
         candidates = observation.get("text_candidates")
         if candidates is not None:
-            self._rank(candidates, labels)
+            self._add_ranks(candidates, labels)
         reported = observation.get("metrics")
         if reported:
-            self._take(reported)
+            self._add_reported(reported)
 
-    def _rank(self, candidates: Iterable[str], labels: Iterable[str]) -> None:
+    def _add_ranks(self, candidates: Iterable[str], labels: Iterable[str]) -> None:
         wanted = set(map(normalize_answer, labels))
         ranked = list(candidates)
         places = (place for place, each in enumerate(ranked, start=1) if normalize_answer(each) in wanted)
         place = next(places, None)
         for most in _RANKS:
             self._column.add(f"hits@{most}", int(place is not None and place <= most))
-        self._column.add(_RANK, len(ranked) + 1 if place is None else place)
+        self._column.add(_MEAN_RANK, len(ranked) + 1 if place is None else place)
 
-    def _take(self, reported: Mapping[str, Any]) -> None:
+    def _add_reported(self, reported: Mapping[str, Any]) -> None:
         for name, value in reported.items():
-            if name in _OWN:
+            if name in _RESERVED:
                 continue  # counted here, from the reply itself
             try:
                 number = float(value)
@@ -277,7 +279,7 @@ class Metrics:
     def report(self) -> dict[str, Any]:
         """Return ``total`` and the mean of everything else, to 4 significant digits."""
         found: dict[str, Any] = {_TOTAL: 0}
-        for name, (total, count) in self._tally.totals().items():
+        for name, (total, count) in self._sums.totals().items():
             if name == _TOTAL:
                 found[_TOTAL] = count
             elif count:
@@ -286,15 +288,15 @@ class Metrics:
 
     def clear(self) -> None:
         """Begin anew, in all columns, while nobody adds."""
-        self._tally.clear()
+        self._sums.clear()
 
 
-def _no_text(reply: Mapping[str, Any]) -> DTypeError:
+def _text_type_error(reply: Mapping[str, Any]) -> DTypeError:
     kind = type(reply["text"]).__name__
     return DTypeError(f"the text of a reply of agent {reply.get('id')!r} is of type {kind}, expected a str")
 
 
-def by_name(reports: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
+def reports_by_name(reports: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
     """Return the reports of tasks by their names; the second one of a name has ``#2`` behind it, and so on."""
     found: dict[str, Mapping[str, Any]] = {}
     counts: Counter[str] = Counter()
@@ -317,8 +319,8 @@ def aggregate_metrics(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
     """
     found: dict[str, Any] = {"tasks": {name: dict(report) for name, report in reports.items()}}
     found[_TOTAL] = sum(report.get(_TOTAL, 0) for report in reports.values())
-    found.update(dict.fromkeys(_OF_SEVERAL, 0.0))
-    keys = [key for report in reports.values() for key in report if key != _TOTAL and _is_mean(report[key])]
+    found.update(dict.fromkeys(_ALWAYS_REPORTED, 0.0))
+    keys = [key for report in reports.values() for key in report if key != _TOTAL and _is_number(report[key])]
     micro = {}
     for key in dict.fromkeys(keys):
         having = [report for report in reports.values() if key in report]
@@ -331,5 +333,5 @@ def aggregate_metrics(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
     return found
 
 
-def _is_mean(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -16,10 +16,10 @@ from ..checkpoint import load_params
 from ..context import Context, context_of, cpu
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .agent import Agent, check_names, dictionary_file, options_file, packed_options, teacher_of, whole
+from .agent import Agent, check_names, create_teacher, dictionary_file, dump_options, int_option, options_file
 from .dictionary import DictionaryAgent
 from .examples import History
-from .network import Network, Settings
+from .network import Network, NetworkSettings
 from .parser import ParlaiParser
 from .worlds import task_names
 
@@ -27,7 +27,7 @@ Message = dict[str, Any]
 Observations = Sequence[Message]
 
 _CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d{1,9})\)|:(\d{1,9}))?\s*")
-_RENAMED = {
+_OPTIMIZER_OPTIONS = {
     "learningrate": "learning_rate",
     "momentum": "momentum",
     "weight_decay": "wd",
@@ -120,7 +120,7 @@ class ModuleAgent(Agent):
             network: Network = shared["network"]
             # a row of a batch runs nothing by itself, and a copy for nobody in particular is one, too
             is_row = "batchindex" in shared or self._workers() == 1
-            self.network = network if is_row else network.follower(self._generate)
+            self.network = network if is_row else network.worker_copy(self._generate)
 
     # what a subclass defines
 
@@ -206,19 +206,19 @@ class ModuleAgent(Agent):
         """
         name = self.getID()
         replies: list[Message] = [{"id": name} for _ in observations]
-        taught: list[int] = []
-        others: list[int] = []
+        labelled: list[int] = []
+        unlabelled: list[int] = []
         for row, observation in enumerate(observations):
             if observation and observation.get("text") is not None:
-                (taught if observation.get("labels") else others).append(row)
-        if others:
-            self._fill(replies, observations, others, self.answer)
-        if taught:
-            self._fill(replies, observations, taught, self.learn)
+                (labelled if observation.get("labels") else unlabelled).append(row)
+        if unlabelled:
+            self._fill_replies(replies, observations, unlabelled, self.answer)
+        if labelled:
+            self._fill_replies(replies, observations, labelled, self.learn)
         return replies
 
     @staticmethod
-    def _fill(
+    def _fill_replies(
         replies: list[Message],
         observations: Sequence[Any],
         rows: Sequence[int],
@@ -249,7 +249,7 @@ class ModuleAgent(Agent):
 
     def share(self) -> dict[str, Any]:
         if self._workers() > 1 and not self.network.is_bound:
-            self.network.rehearse(self.vectorize(self.sample()))
+            self.network.warm_up(self.vectorize(self.sample()))
         return {**super().share(), "dict": self.dict, "network": self.network}
 
     def state_dict(self) -> dict[str, Any]:
@@ -272,25 +272,25 @@ class ModuleAgent(Agent):
         named = {"model": f"{kind.__module__}:{kind.__qualname__}", **self.opt}
         self.network.save(
             str(path),
-            {dictionary_file(path): self.dict.packed(sort=False), options_file(path): packed_options(named)},
+            {dictionary_file(path): self.dict.packed(sort=False), options_file(path): dump_options(named)},
         )
 
     # options
 
     def _workers(self) -> int:
-        return whole(self.opt, "numthreads", 1)
+        return int_option(self.opt, "numthreads", 1)
 
     def _generate(self) -> Any:
         return self.sym_gen(self.opt, self.dict)
 
-    def _settings(self, values: Any) -> Settings:
-        params = {"rescale_grad": 1.0 / whole(self.opt, "batchsize", 1)}
+    def _settings(self, values: Any) -> NetworkSettings:
+        params = {"rescale_grad": 1.0 / int_option(self.opt, "batchsize", 1)}
         if not self.opt.get("optimizer"):
             params["learning_rate"] = self.default_learningrate
-        for key, name in _RENAMED.items():
+        for key, name in _OPTIMIZER_OPTIONS.items():
             if self.opt.get(key) is not None:
                 params[name] = self.opt[key]
-        return Settings(
+        return NetworkSettings(
             _contexts(self.opt.get("contexts")),
             self.opt.get("optimizer") or self.default_optimizer,
             {**params, **(self.opt.get("optimizer_params") or {})},
@@ -327,7 +327,7 @@ def _context(given: Any) -> Context:
     return Context(found[1], int(found[2] or found[3] or 0))
 
 
-_MOST_MADE_UP = 100_000
+_MAX_UNCOUNTED = 100_000
 """How many examples are taken of a task that does not say how many it has."""
 
 
@@ -339,11 +339,11 @@ def training_examples(opt: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """
     plain = {**opt, "datatype": "train:ordered", "batchsize": 1, "numthreads": 1, "batch_sort": False}
     for name in task_names(opt.get("task") or ""):
-        yield from _of(teacher_of(plain, name))
+        yield from _examples_of(create_teacher(plain, name))
 
 
-def _of(teacher: Any) -> Iterator[dict[str, Any]]:
-    most = teacher.num_examples() or _MOST_MADE_UP
+def _examples_of(teacher: Any) -> Iterator[dict[str, Any]]:
+    most = teacher.num_examples() or _MAX_UNCOUNTED
     try:
         while most and not teacher.epoch_done():
             example = teacher.act()

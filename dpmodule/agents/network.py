@@ -20,10 +20,10 @@ from ..ndarray import NDArray
 from ..params import ParamStore
 from ..symbol import Symbol
 
-Generate = Callable[[], Any]
+SymbolFactory = Callable[[], Any]
 """Returns a symbol, or a function from a bucket's key to (symbol, data names, label names)."""
 
-Values = tuple[Mapping[str, NDArray], Mapping[str, NDArray]]
+InitialParams = tuple[Mapping[str, NDArray], Mapping[str, NDArray]]
 
 _quiet = logging.getLogger(__name__)
 _quiet.setLevel(
@@ -32,7 +32,7 @@ _quiet.setLevel(
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class NetworkSettings:
     """How an agent's module is made and trained.
 
     Args:
@@ -46,14 +46,14 @@ class Settings:
     initializer: Any
     workers: int = 1
     on_nonfinite: str = "raise"
-    values: Values | None = field(default=None, repr=False)
+    values: InitialParams | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_choice("on_nonfinite", self.on_nonfinite)
         optimizer.create(self.optimizer, **self.optimizer_params)
 
 
-class _Buckets:
+class _BucketSymbols:
     """What `BucketingModule` asks for the symbols of buckets; their nodes have the same names in every process."""
 
     def __init__(self, sym_gen: Callable[[Any], Any]) -> None:
@@ -68,14 +68,14 @@ class Network:
     """Trains and runs a symbol, or one for each bucket, with one set of parameters.
 
     It is bound when the first batch comes, or to a batch given to `bind`. With several workers the parameters and the
-    optimizer's states then lie in shared memory, and a network that is sent to another process, or made by `follower`,
+    optimizer's states then lie in shared memory, and a network that is sent to another process, or made by `worker_copy`,
     binds executors of its own over them: gradients are each worker's own, updates take no locks.
 
     Args:
-        generate: makes the symbol; None in a network that was sent, see `follower`.
+        generate: makes the symbol; None in a network that was sent, see `worker_copy`.
     """
 
-    def __init__(self, generate: Generate | None, settings: Settings) -> None:
+    def __init__(self, generate: SymbolFactory | None, settings: NetworkSettings) -> None:
         self._generate = generate
         self._settings = settings
         self._module: Module | BucketingModule | None = None
@@ -85,7 +85,7 @@ class Network:
         self._has_labels = False
         self._states: bytes | None = None
 
-    def follower(self, generate: Generate) -> Network:
+    def worker_copy(self, generate: SymbolFactory) -> Network:
         """Return a worker's network over the same parameters."""
         if self._store is None:
             raise StateError(
@@ -138,7 +138,7 @@ class Network:
             self._module.bind(batch.provide_data, batch.provide_label, force_rebind=True)
         self._has_labels = self._has_labels or bool(batch.provide_label)
         if self._module is None:
-            module = self._made(batch)
+            module = self._build_module(batch)
             module.bind(batch.provide_data, batch.provide_label, for_training=True, store=self._store)
             is_first, self._store = self._store is None, module.store
             if is_first:
@@ -151,7 +151,7 @@ class Network:
             self._module, self._finite = module, FiniteCheck(module)
         return self._module
 
-    def _made(self, batch: Any) -> Module | BucketingModule:
+    def _build_module(self, batch: Any) -> Module | BucketingModule:
         if not getattr(batch, "provide_data", None):
             raise ArgumentError(
                 "vectorize returned a batch that does not describe its arrays; give DataBatch(provide_data=[...], "
@@ -175,7 +175,7 @@ class Network:
                 "sym_gen returned a function of bucket keys, but vectorize a batch without bucket_key; give one, or "
                 "return a Symbol"
             )
-        buckets = _Buckets(found)
+        buckets = _BucketSymbols(found)
         symbol, names, _ = buckets(batch.bucket_key)
         _check_names(symbol, [desc[0] for desc in batch.provide_data], batch.provide_label)
         self._symbol = symbol
@@ -188,7 +188,7 @@ class Network:
         if self._settings.workers > 1:
             module.store.share_memory()
 
-    def rehearse(self, batch: Any) -> None:
+    def warm_up(self, batch: Any) -> None:
         """Bind, and run a batch that changes nothing, before workers are forked.
 
         What does not fit, is said here; and what is imported and compiled on the way, the workers share.
@@ -204,7 +204,7 @@ class Network:
         module = self.bind(batch) if self._module is None or not self._has_labels else self._module
         module.forward_backward(batch)
         if self._settings.on_nonfinite != "ignore":
-            self._check(module, self._finite or FiniteCheck(module))
+            self._check_finite(module, self._finite or FiniteCheck(module))
         module.update()
         return module.get_outputs()
 
@@ -214,7 +214,7 @@ class Network:
         module.forward(batch, is_train=False)
         return module.get_outputs()
 
-    def _check(self, module: Any, finite: FiniteCheck) -> None:
+    def _check_finite(self, module: Any, finite: FiniteCheck) -> None:
         what = finite.first()
         if what is None:
             return

@@ -19,7 +19,7 @@ from .dictionary import DictionaryAgent
 from .teachers import is_training
 from .worlds import task_names
 
-_TRUTHS = {
+_BOOLS = {
     **dict.fromkeys(("true", "yes", "y", "t", "1", "on"), True),
     **dict.fromkeys(("false", "no", "n", "f", "0", "off"), False),
 }
@@ -60,12 +60,12 @@ class ParlaiParser(argparse.ArgumentParser):
     ) -> None:
         settings = {"allow_abbrev": False, "conflict_handler": "resolve", **options}
         super().__init__(description=description or "Agents and worlds.", **settings)
-        self.register("type", "bool", _truth)
+        self.register("type", "bool", _bool)
         self.register("type", "class", str2class)
         self.add_arg = self.add_argument
         self.parlai_home = os.environ.get("PARLAI_HOME") or os.getcwd()
         self.opt: dict[str, Any] = {}
-        self._named: set[Any] = set()
+        self._added_classes: set[Any] = set()
         if add_parlai_args:
             self.add_parlai_args()
         if add_model_args:
@@ -249,9 +249,9 @@ class ParlaiParser(argparse.ArgumentParser):
 
     def _add_flags(self, kind: Any) -> None:
         """Add the flags of a class, once."""
-        if kind not in self._named and hasattr(kind, "add_cmdline_args"):
+        if kind not in self._added_classes and hasattr(kind, "add_cmdline_args"):
             kind.add_cmdline_args(self)
-        self._named.add(kind)
+        self._added_classes.add(kind)
 
     def _value_of(self, words: Sequence[str], name: str) -> str:
         """Return the last value of an option on a line, or its default; an empty text if there is neither."""
@@ -294,9 +294,9 @@ class ParlaiParser(argparse.ArgumentParser):
         raise ArgumentError(f"{message} (--help lists all flags)")
 
 
-def _truth(text: str) -> bool:
+def _bool(text: str) -> bool:
     try:
-        return _TRUTHS[text.strip().lower()]
+        return _BOOLS[text.strip().lower()]
     except KeyError:
         raise argparse.ArgumentTypeError(f"{text!r}, expected true or false, yes or no, 1 or 0") from None
 

@@ -21,7 +21,7 @@ from ..ndarray import NDArray
 from ..rnn import FusedRNNCell
 from ..symbol import Symbol
 from . import vectors
-from .agent import real, whole
+from .agent import float_option, int_option
 from .module_agent import ModuleAgent
 
 Message = dict[str, Any]
@@ -81,9 +81,9 @@ class Seq2seqAgent(ModuleAgent):
         super().__init__(opt, shared)
         self.id = "Seq2seq"
         self._buckets = _lengths(self.opt)
-        self._longest = whole(self.opt, "longest_answer", self._buckets[-1])
-        self._width = whole(self.opt, "beam_size", 1)
-        self._attends = _attends(self.opt)
+        self._longest = int_option(self.opt, "longest_answer", self._buckets[-1])
+        self._width = int_option(self.opt, "beam_size", 1)
+        self._uses_attention = _uses_attention(self.opt)
         self._ranks = bool(self.opt.get("rank_candidates", False))
         words = self.dict
         special = (words.null_token, words.start_token, words.end_token)
@@ -93,7 +93,7 @@ class Seq2seqAgent(ModuleAgent):
             )
         self._nothing, self._start, self._end = (int(words[token]) for token in special)
         if not self.network.is_ready:  # the bucket that has all parameters comes first
-            self.network.rehearse(self.vectorize(self.sample()))
+            self.network.warm_up(self.vectorize(self.sample()))
 
     def sample(self) -> list[Message]:
         return [{"text": "", "labels": [""]}]
@@ -103,34 +103,34 @@ class Seq2seqAgent(ModuleAgent):
     def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Callable[[Any], Any]:
         shape = NetworkSizes(
             len(dict),
-            whole(opt, "embeddingsize", 64),
-            whole(opt, "hiddensize", 128),
-            whole(opt, "numlayers", 1),
-            real(opt, "dropout", 0.0, 0.0, 1.0),
-            _attends(opt),
+            int_option(opt, "embeddingsize", 64),
+            int_option(opt, "hiddensize", 128),
+            int_option(opt, "numlayers", 1),
+            float_option(opt, "dropout", 0.0, 0.0, 1.0),
+            _uses_attention(opt),
             int(dict[dict.null_token]),
         )
         kinds = {_TRAIN: training_network, _ENCODE: encoder_network, _DECODE: decoder_network}
         return lambda key: kinds[key[0]](shape)
 
     def vectorize(self, observations: Observations) -> Any:
-        return self._taught(
-            [self._read(each["text"]) for each in observations], list(map(self._label, observations))
+        return self._training_batch(
+            [self._read(each["text"]) for each in observations], list(map(self._label_tokens, observations))
         )
 
-    def _label(self, observation: Message) -> list[int]:
+    def _label_tokens(self, observation: Message) -> list[int]:
         labels = observation.get("labels") or observation.get("eval_labels")
-        return self._answer(next(iter(labels or ("",))))
+        return self._answer_tokens(next(iter(labels or ("",))))
 
     def _read(self, text: str) -> list[int]:
         """Return the last tokens of a text; of one without any, that for nothing."""
         return self.dict.txt2vec(text)[-self._buckets[-1] :] or [self._nothing]
 
-    def _answer(self, text: str) -> list[int]:
+    def _answer_tokens(self, text: str) -> list[int]:
         """Return the first tokens of an answer, and the one that ends it."""
         return [*islice(self.dict.txt2vec(text), self._buckets[-1] - 1), self._end]
 
-    def _taught(self, texts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> Any:
+    def _training_batch(self, texts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> Any:
         said, source = self._bucket(answers), self._bucket(texts)
         target = vectors.padded(answers, said, self._nothing, "float32")
         told = vectors.padded([[self._start, *row[:-1]] for row in answers], said, self._nothing)
@@ -149,14 +149,14 @@ class Seq2seqAgent(ModuleAgent):
 
     def reply(self, observations: Observations, batch: Any, outputs: Sequence[NDArray]) -> list[Message]:
         said = outputs[1].asnumpy().reshape(len(observations), -1).astype("int64")
-        losses = self._losses(batch, outputs)
+        losses = self._row_losses(batch, outputs)
         counts = (batch.label[0].asnumpy() != self._nothing).sum(1)
         return [
             {"text": self._text(row[:count].tolist()), "metrics": {"loss": float(loss / count)}}
             for row, count, loss in zip(said, counts.tolist(), losses)
         ]
 
-    def _losses(self, batch: Any, outputs: Sequence[NDArray]) -> Any:
+    def _row_losses(self, batch: Any, outputs: Sequence[NDArray]) -> Any:
         """Return how unlikely the label of each row is: its negative log likelihood, (N,)."""
         target = batch.label[0].asnumpy()
         likely = np.maximum(outputs[2].asnumpy().reshape(target.shape), np.finfo("float32").tiny)
@@ -169,27 +169,27 @@ class Seq2seqAgent(ModuleAgent):
     # answering
 
     def answer(self, observations: Observations) -> Sequence[Message]:
-        replies = self._ranked(observations) if self._ranks else self._said(observations)
+        replies = self._rank_candidates(observations) if self._ranks else self._generate_replies(observations)
         known = [row for row, each in enumerate(observations) if each.get("eval_labels")]
         if known:
             batch = self.vectorize([observations[row] for row in known])
-            losses = self._losses(batch, self.network.predict(batch))
+            losses = self._row_losses(batch, self.network.predict(batch))
             counts = (batch.label[0].asnumpy() != self._nothing).sum(1)
             for row, loss in zip(known, losses / counts):
                 replies[row]["metrics"] = {"loss": float(loss)}
         return replies
 
-    def _said(self, observations: Observations) -> list[Message]:
+    def _generate_replies(self, observations: Observations) -> list[Message]:
         texts = [self._read(each["text"]) for each in observations]
         length, width = self._bucket(texts), self._width
         source = self._source(texts, length)
         memory, *states = self.network.predict(vectors.batch_of(source, None, (_ENCODE, length)))
-        seen = memory if self._attends else None
+        seen = memory if self._uses_attention else None
         steps = _DecoderSteps(self.network, length, source["source"], seen, states, width)
         found = beam_search(steps, len(texts), width, self._longest, self._start, self._end)
         return [{"text": str(self.dict.vec2txt(row))} for row in found]
 
-    def _ranked(self, observations: Observations) -> list[Message]:
+    def _rank_candidates(self, observations: Observations) -> list[Message]:
         """Return the candidates of each observation, the likeliest first."""
         own = [self._candidates(each) for each in observations]
         texts = [self._read(each["text"]) for each in observations]
@@ -198,10 +198,10 @@ class Seq2seqAgent(ModuleAgent):
         for start in range(0, len(pairs), _RANKED_ROWS):
             part = pairs[start : start + _RANKED_ROWS]
             filled = part + part[:1] * (_RANKED_ROWS - len(part))  # one number of rows, for one binding
-            batch = self._taught(
-                [texts[row] for row, _ in filled], [self._answer(text) for _, text in filled]
+            batch = self._training_batch(
+                [texts[row] for row, _ in filled], [self._answer_tokens(text) for _, text in filled]
             )
-            losses += self._losses(batch, self.network.predict(batch))[: len(part)].tolist()
+            losses += self._row_losses(batch, self.network.predict(batch))[: len(part)].tolist()
         following = iter(losses)
         replies = []
         for found in own:
@@ -265,7 +265,7 @@ class _DecoderSteps:
         return likely.asnumpy()
 
 
-def _attends(opt: Mapping[str, Any]) -> bool:
+def _uses_attention(opt: Mapping[str, Any]) -> bool:
     attention = opt.get("attention") or "dot"
     if attention not in ("dot", "none"):
         raise ArgumentError(f"attention is {attention!r}, expected 'dot' or 'none'")
@@ -274,7 +274,7 @@ def _attends(opt: Mapping[str, Any]) -> bool:
 
 def _lengths(opt: Mapping[str, Any]) -> list[int]:
     """Return the lengths of buckets, ascending."""
-    most = whole(opt, "truncate", _BUCKETS[-1], 2)
+    most = int_option(opt, "truncate", _BUCKETS[-1], 2)
     given = opt.get("buckets")
     found = sorted({*(each for each in _BUCKETS if each < most), most}) if given is None else sorted(given)
     if not found or any(not isinstance(each, int) or each < 2 for each in found):
@@ -282,7 +282,7 @@ def _lengths(opt: Mapping[str, Any]) -> list[int]:
     return found
 
 
-_FAR = -1e9
+_MASKED = -1e9
 Bucket = tuple[Symbol, list[str], list[str] | None]
 
 
@@ -382,7 +382,7 @@ def _decoder(
     if shape.has_attention:
         near = sym.batch_dot(outputs, memory, transpose_b=True)
         is_empty = sym.expand_dims(sym.cast(source == shape.nothing, dtype="float32"), axis=1)
-        weights = sym.softmax(sym.broadcast_add(near, is_empty * _FAR), axis=2)
+        weights = sym.softmax(sym.broadcast_add(near, is_empty * _MASKED), axis=2)
         seen = sym.concat(outputs, sym.batch_dot(weights, memory), dim=2)
         outputs = sym.FullyConnected(seen, num_hidden=shape.hidden, flatten=False, name="attention")
         outputs = sym.Activation(outputs, act_type="tanh")
@@ -393,7 +393,7 @@ def _decoder(
 
 Array = np.ndarray[Any, Any]
 Step = Callable[[Array, Array], Array]
-_NEVER = -1e30
+_IMPOSSIBLE = -1e30
 
 
 def beam_search(step: Step, rows: int, width: int, longest: int, start: int, end: int) -> list[list[int]]:
@@ -412,7 +412,7 @@ def beam_search(step: Step, rows: int, width: int, longest: int, start: int, end
     count = rows * width
     first = np.arange(rows)[:, None] * width
     tokens, origins = np.full(count, start), np.repeat(first, width)
-    scores = np.full((rows, width), _NEVER)
+    scores = np.full((rows, width), _IMPOSSIBLE)
     scores[:, 0] = 0.0  # all are alike in the beginning
     done = np.zeros(count, bool)
     steps: list[tuple[Array, Array]] = []
@@ -420,10 +420,10 @@ def beam_search(step: Step, rows: int, width: int, longest: int, start: int, end
         likely = np.array(step(origins, tokens), "float64")
         size = likely.shape[1]
         if done.any():  # one that has ended stays as it is
-            likely[done] = _NEVER
+            likely[done] = _IMPOSSIBLE
             likely[done, end] = 0.0
         total = (scores.reshape(count, 1) + likely).reshape(rows, width * size)
-        best = _largest(total, width)
+        best = _top_indices(total, width)
         scores = np.take_along_axis(total, best, 1)
         origins = (first + best // size).reshape(count)
         tokens = (best % size).reshape(count)
@@ -434,7 +434,7 @@ def beam_search(step: Step, rows: int, width: int, longest: int, start: int, end
     return [_read(steps, int(row * width + scores[row].argmax()), end) for row in range(rows)]
 
 
-def _largest(values: Array, count: int) -> Array:
+def _top_indices(values: Array, count: int) -> Array:
     """Return where the largest numbers of each row are, in no order."""
     found: Array = values.argmax(1)[:, None] if count == 1 else np.argpartition(values, -count, 1)[:, -count:]
     return found

@@ -114,12 +114,12 @@ class SharedTable(MutableMapping[Any, Any]):
                 )
         if numbers:
             block = len(self._memories)
-            self._open(shared_bytes("a SharedTable", _BYTES * len(numbers)))
+            self._map(shared_bytes("a SharedTable", _BYTES * len(numbers)))
             self._numbers.update(
                 {key: (block, place, type(value)) for place, (key, value) in enumerate(numbers.items())}
             )
 
-    def _open(self, memory: torch.Tensor) -> None:
+    def _map(self, memory: torch.Tensor) -> None:
         numbers: Any = memory.numpy()
         plain = memoryview(numbers).cast("B")
         self._memories.append(memory)
@@ -164,9 +164,9 @@ class SharedTable(MutableMapping[Any, Any]):
             value.share_memory_()
             self._tensors[key] = value
         elif own is not value:
-            if not isinstance(value, torch.Tensor) or _form(value) != _form(own):
+            if not isinstance(value, torch.Tensor) or _describe(value) != _describe(own):
                 raise DTypeError(
-                    f"SharedTable: {key!r} is {_form(own)} and stays so, got {_form(value)}; delete the key first to "
+                    f"SharedTable: {key!r} is {_describe(own)} and stays so, got {_describe(value)}; delete the key first to "
                     "change it"
                 )
             with torch.no_grad():
@@ -206,10 +206,10 @@ class SharedTable(MutableMapping[Any, Any]):
         self._numbers, self._tensors, memories, self._lock = state
         self._memories, self._views = [], []
         for memory in memories:
-            self._open(memory)
+            self._map(memory)
 
 
-def _form(value: Any) -> str:
+def _describe(value: Any) -> str:
     if not isinstance(value, torch.Tensor):
         return f"{value!r} of type {type(value).__name__}"
     return f"a tensor of shape {tuple(value.shape)} and {value.dtype}"
@@ -219,19 +219,19 @@ _SLOTS = 128
 """How many names a column has room for."""
 
 _NAME_BYTES = 120
-_PARTS = 40
+_FLOATS = 40
 """Floats of an expansion: those of 2098 bits, from the smallest number to the largest, overlap in no more."""
 
-_COUNT, _WHOLE, _ODD, _USED, _FIRST = range(5)
+_COUNT, _INTEGERS, _NONFINITE, _USED, _FIRST = range(5)
 """Places in a slot: number of terms, sum of whole ones, sum of infinite ones and NaN, number of floats in use."""
 
-_SLOT = _FIRST + _PARTS
+_SLOT = _FIRST + _FLOATS
 _NAME = 1 + _NAME_BYTES // 8
 """Floats that a name takes: its length, and its bytes."""
 
 _COLUMN = 1 + _SLOTS * (_NAME + _SLOT)
 _EXACT = 2.0**52
-_HUGE = 2.0**1000
+_LARGE = 2.0**1000
 
 
 class SumColumns:
@@ -241,16 +241,16 @@ class SumColumns:
         self.columns = columns
         size = columns * _COLUMN * 8
         self._memory: Any = shared_bytes("metrics", size) if columns > 1 else bytearray(size)
-        self._open()
+        self._map()
 
-    def _open(self) -> None:
+    def _map(self) -> None:
         is_plain = isinstance(self._memory, bytearray)
         view = memoryview(self._memory if is_plain else self._memory.numpy())
         self._numbers: Any = view.cast("B").cast("d")
 
-    def column(self, index: int) -> Column:
+    def column(self, index: int) -> SumColumn:
         """Return a column to add to; one process or thread adds to it."""
-        return Column(self._numbers[index * _COLUMN : (index + 1) * _COLUMN])
+        return SumColumn(self._numbers[index * _COLUMN : (index + 1) * _COLUMN])
 
     def totals(self) -> dict[str, tuple[float, int]]:
         """Return the sum and the number of terms by name, over all columns, in the order in which names appeared."""
@@ -267,7 +267,7 @@ class SumColumns:
         for index in range(self.columns):
             self.column(index).clear()
 
-    def widened(self, columns: int) -> SumColumns:
+    def with_columns(self, columns: int) -> SumColumns:
         """Return a tally with more columns, whose first ones are as they are here."""
         found = SumColumns(columns)
         found._numbers[: len(self._numbers)] = self._numbers
@@ -278,10 +278,10 @@ class SumColumns:
 
     def __setstate__(self, state: tuple[int, Any]) -> None:
         self.columns, self._memory = state
-        self._open()
+        self._map()
 
 
-class Column:
+class SumColumn:
     """One worker's sums.
 
     Args:
@@ -305,13 +305,13 @@ class Column:
         if (
             -_EXACT < value < _EXACT
             and value == int(value)
-            and -_EXACT < numbers[at + _WHOLE] + value < _EXACT
+            and -_EXACT < numbers[at + _INTEGERS] + value < _EXACT
         ):
-            numbers[at + _WHOLE] += value
-        elif -_HUGE < value < _HUGE:
-            self._grow(at, float(value))
+            numbers[at + _INTEGERS] += value
+        elif -_LARGE < value < _LARGE:
+            self._add_exact(at, float(value))
         else:
-            numbers[at + _ODD] += value
+            numbers[at + _NONFINITE] += value
 
     def count(self, name: str, terms: int, total: int) -> None:
         """Add a number of small whole terms to a sum at once."""
@@ -324,7 +324,7 @@ class Column:
         at = self._slot(name) if at is None else at
         self._numbers[at] += terms
 
-    def _grow(self, at: int, value: float) -> None:
+    def _add_exact(self, at: int, value: float) -> None:
         """Add to an expansion: the sum and the rounding error of each addition are kept."""
         numbers, first = self._numbers, at + _FIRST
         kept = first
@@ -380,7 +380,7 @@ class Column:
                 (
                     self._name(index),
                     int(slot[_COUNT]),
-                    [slot[_WHOLE], slot[_ODD], *slot[_FIRST : _FIRST + used]],
+                    [slot[_INTEGERS], slot[_NONFINITE], *slot[_FIRST : _FIRST + used]],
                 )
             )
         return found

@@ -20,13 +20,13 @@ from ..files import regular_file
 from ..io import DataBatch
 from ..ndarray import NDArray
 from . import vectors
-from .agent import real, whole
+from .agent import float_option, int_option
 from .module_agent import ModuleAgent
 
 Message = dict[str, Any]
 Observations = Sequence[Message]
 
-_FAR = -1e30
+_MASKED = -1e30
 _SIMILARITIES = ("cosine", "dot")
 _POOLS = ("sqrt", "sum", "mean")
 
@@ -108,13 +108,13 @@ class StarspaceAgent(ModuleAgent):
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         self.id = "Starspace"
-        self._count = whole(self.opt, "negatives", 10)
-        self._vectors = vectors.TextVectors(whole(self.opt, "truncate", -1, -1))
-        self._described: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
+        self._count = int_option(self.opt, "negatives", 10)
+        self._vectors = vectors.TextVectors(int_option(self.opt, "truncate", -1, -1))
+        self._descriptions: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
         seed = self.opt.get("seed")
         worker = (shared or {}).get("threadindex", 0)
         self._negatives = _Negatives(
-            whole(self.opt, "negatives_kept", 1000), None if seed is None else f"{seed} {worker}"
+            int_option(self.opt, "negatives_kept", 1000), None if seed is None else f"{seed} {worker}"
         )
         self._fixed: Sequence[str] | None = shared["fixed"] if shared else _fixed_candidates(self.opt)
 
@@ -135,7 +135,7 @@ class StarspaceAgent(ModuleAgent):
                 sym.Variable(name, stype="ragged"),
                 weight=table,
                 input_dim=len(dict),
-                output_dim=whole(opt, "embeddingsize", 64),
+                output_dim=int_option(opt, "embeddingsize", 64),
                 sparse_grad=True,
                 name=f"{name}_words",
             )
@@ -143,13 +143,13 @@ class StarspaceAgent(ModuleAgent):
             bags.append(sym.L2Normalization(bag, name=f"{name}_unit") if similarity == "cosine" else bag)
         near = sym.dot(*bags, transpose_b=True, name="near")
         if similarity == "cosine":
-            near = near * (1.0 / real(opt, "temperature", 0.1, 1e-6))
+            near = near * (1.0 / float_option(opt, "temperature", 0.1, 1e-6))
         scores = sym.broadcast_add(near, sym.Variable("mask"), name="scores")
         return sym.SoftmaxOutput(scores, sym.Variable("label"), name="softmax")
 
     def vectorize(self, observations: Observations) -> Any:
         labels = [*map(_label, observations)]
-        wrong = self._wrong(observations, labels)
+        wrong = self._wrong_answers(observations, labels)
         answers = dict.fromkeys(labels)
         places = dict(zip(answers, range(len(answers))))
         # as many in every batch of this size, so that one binding does
@@ -165,7 +165,7 @@ class StarspaceAgent(ModuleAgent):
         self, observations: Observations, texts: Sequence[str], size: int, label: Mapping[str, Any] | None
     ) -> Any:
         mask = np.zeros((1, size), "float32")
-        mask[0, len(texts) :] = _FAR
+        mask[0, len(texts) :] = _MASKED
         rows = len(observations)
         words = self._vectors.of(self.dict, [*map(itemgetter("text"), observations), *texts])
         empty: list[int] = []
@@ -175,15 +175,15 @@ class StarspaceAgent(ModuleAgent):
             "mask": vectors.dense(mask),
         }
         kind = rows, size, label is None
-        if kind not in self._described:
+        if kind not in self._descriptions:
             batch = vectors.batch_of(data, label, whole=("answer", "mask"))
-            self._described[kind] = batch.provide_data, batch.provide_label
+            self._descriptions[kind] = batch.provide_data, batch.provide_label
             return batch
-        of_data, of_label = self._described[kind]
+        of_data, of_label = self._descriptions[kind]
         labels = [*label.values()] if label else None
         return DataBatch([*data.values()], labels, provide_data=of_data, provide_label=of_label)
 
-    def _wrong(self, observations: Observations, labels: Sequence[str]) -> list[str]:
+    def _wrong_answers(self, observations: Observations, labels: Sequence[str]) -> list[str]:
         """Return wrong answers: of the rows' candidates first, then of labels seen before."""
         right = dict.fromkeys(labels, 0)
         offered = {

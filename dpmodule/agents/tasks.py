@@ -30,8 +30,8 @@ Example = tuple[str, str, Sequence[str]]
 """Text, label and candidates."""
 
 _SPLITS = ("train", "valid", "test")
-_TRIES = 1000
-_FIRST = 2**16
+_MAX_TRIES = 1000
+_FIRST_LINE_BYTES = 2**16
 """Bytes of a first line that are looked at."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -97,7 +97,7 @@ class ReverseTeacher(_ListTeacher):
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         opt, numbers = _arguments(opt, {"size": 0, "shortest": 1, "length": 5, "letters": 8, "seed": 0})
-        super().__init__(opt, shared, lambda split: _reversed(split, **numbers))
+        super().__init__(opt, shared, lambda split: _reverse_examples(split, **numbers))
 
 
 class NoCandidateTeacher(_ListTeacher):
@@ -113,7 +113,7 @@ class NoCandidateTeacher(_ListTeacher):
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         opt, numbers = _arguments(opt, {"size": 0, "length": 4, "tokens": 7, "seed": 0})
-        super().__init__(opt, shared, lambda split: _copied(split, **numbers))
+        super().__init__(opt, shared, lambda split: _copy_examples(split, **numbers))
 
 
 class DocsTeacher(_ListTeacher):
@@ -131,7 +131,7 @@ class DocsTeacher(_ListTeacher):
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         opt, numbers = _arguments(opt, {"candidates": 20})
-        super().__init__(opt, shared, lambda split: _asked(split, numbers["candidates"]))
+        super().__init__(opt, shared, lambda split: _docs_examples(split, numbers["candidates"]))
 
 
 class FromFileTeacher(FbDialogTeacher):
@@ -156,11 +156,11 @@ class FromFileTeacher(FbDialogTeacher):
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         path = opt.get("datafile") or opt.get("task_arguments")
         split = str(opt.get("datatype") or "train").partition(":")[0]
-        super().__init__({**opt, "datafile": _file_of(str(path), split) if path else None}, shared)
+        super().__init__({**opt, "datafile": _split_file(str(path), split) if path else None}, shared)
 
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
         file = self.file(path)
-        form = _form(file.path)
+        form = _file_format(file.path)
         if form == "conversations":
             return file.conversations(self.opt.get("label_turns") or "both")
         return super().setup_data(path) if form == "numbered" else file.fields()
@@ -169,7 +169,7 @@ class FromFileTeacher(FbDialogTeacher):
 # files
 
 
-def _file_of(path: str, split: str) -> str:
+def _split_file(path: str, split: str) -> str:
     """Return the file that a split is read from."""
     if not os.path.isdir(path):
         return path
@@ -181,13 +181,15 @@ def _file_of(path: str, split: str) -> str:
     return os.path.join(path, found[0])
 
 
-def _form(path: str) -> str:
+def _file_format(path: str) -> str:
     """Return which of the formats a file has; what cannot be read is told by who reads it."""
     if path.endswith((".json", ".jsonl")):
         return "conversations"
     first = b""
     with suppress(OSError), open(path, "rb", opener=regular_file) as file:
-        first = next((line for line in iter(lambda: file.readline(_FIRST), b"") if line.strip()), b"")
+        first = next(
+            (line for line in iter(lambda: file.readline(_FIRST_LINE_BYTES), b"") if line.strip()), b""
+        )
     first = first.removeprefix(codecs.BOM_UTF8).lstrip()
     if first.startswith(b"{"):
         return "conversations"
@@ -222,7 +224,7 @@ def _datatype(split: str, datatype: str) -> str:
 # what is made up
 
 
-def _reversed(
+def _reverse_examples(
     split: str, size: int, shortest: int, length: int, letters: int, seed: int
 ) -> Sequence[Example]:
     if not (1 <= shortest <= length and 1 <= letters <= len(_LETTERS)):
@@ -231,20 +233,20 @@ def _reversed(
             f"shortest first, and 1 to {len(_LETTERS)} letters"
         )
     size = size or (10_000 if split == "train" else 500)
-    texts = _drawn("reverse", split, size, range(shortest, length + 1), _LETTERS[:letters], seed)
+    texts = _draw_texts("reverse", split, size, range(shortest, length + 1), _LETTERS[:letters], seed)
     return [(text, text[::-1], ()) for text in texts]
 
 
-def _copied(split: str, size: int, length: int, tokens: int, seed: int) -> Sequence[Example]:
+def _copy_examples(split: str, size: int, length: int, tokens: int, seed: int) -> Sequence[Example]:
     if length < 1 or tokens < 1:
         raise ArgumentError(f"task nocandidate: length is {length}, tokens {tokens}; expected numbers from 1")
     size = size or (500 if split == "train" else 100)
     words = [str(number) for number in range(tokens)]
-    texts = _drawn("nocandidate", split, size, (length,), words, seed)
+    texts = _draw_texts("nocandidate", split, size, (length,), words, seed)
     return [(text, text, ()) for text in texts]
 
 
-def _drawn(
+def _draw_texts(
     task: str, split: str, size: int, lengths: Sequence[int], words: Sequence[str], seed: int
 ) -> list[str]:
     """Return so many texts of a split, made of words drawn at random."""
@@ -254,9 +256,9 @@ def _drawn(
         if split_of(text) == split:
             found.append(text)
         tries += 1
-        if tries == _TRIES and not found:
+        if tries == _MAX_TRIES and not found:
             raise ArgumentError(
-                f"task {task}: none of {_TRIES} texts of {len(words)} different words belongs to the split {split!r}; "
+                f"task {task}: none of {_MAX_TRIES} texts of {len(words)} different words belongs to the split {split!r}; "
                 "make them longer, or take more words"
             )
     return found
@@ -273,25 +275,25 @@ _MODULES = """
 """
 
 _SENTENCE = re.compile(r"(?<=[a-z0-9)'\"][.])\s+(?=[A-Z])|\n\s*\n")
-_SENTENCES = 4
+_MAX_SENTENCES = 4
 _SHORT, _LONG = 20, 200
 """Characters of a sentence that says something, and is no list."""
 
 
-def _asked(split: str, candidates: int) -> Sequence[Example]:
+def _docs_examples(split: str, candidates: int) -> Sequence[Example]:
     found: list[Example] = []
     for module in _MODULES.split():
-        functions = _functions(module)
+        functions = _function_sentences(module)
         names = sorted(functions)
         for name in names:
             for sentence in functions[name]:
                 text = f"which function of {module}: {sentence}"
                 if split_of(text) == split:
-                    found.append((text, name, _among(names, name, candidates, text)))
+                    found.append((text, name, _draw_candidates(names, name, candidates, text)))
     return found
 
 
-def _among(names: Sequence[str], name: str, most: int, text: str) -> Sequence[str]:
+def _draw_candidates(names: Sequence[str], name: str, most: int, text: str) -> Sequence[str]:
     """Return candidates, the right one among them: others of the same module, drawn by the text."""
     rng = Random(text)
     others = [each for each in names if each != name]
@@ -300,7 +302,7 @@ def _among(names: Sequence[str], name: str, most: int, text: str) -> Sequence[st
 
 
 @cache
-def _functions(module: str) -> Mapping[str, Sequence[str]]:
+def _function_sentences(module: str) -> Mapping[str, Sequence[str]]:
     """Return the sentences about each public function of a module."""
     found = importlib.import_module(module)
     public = getattr(found, "__all__", None) or [name for name in vars(found) if not name.startswith("_")]
@@ -311,7 +313,7 @@ def _functions(module: str) -> Mapping[str, Sequence[str]]:
 
 def _sentences(text: str) -> Iterator[str]:
     """Yield the first sentences of a docstring, each in a line of its own."""
-    for sentence in _SENTENCE.split(text)[:_SENTENCES]:
+    for sentence in _SENTENCE.split(text)[:_MAX_SENTENCES]:
         line = " ".join(sentence.split())
         if _SHORT <= len(line) <= _LONG and ">>>" not in line:
             yield line

@@ -13,7 +13,7 @@ from typing import Any
 from ..base import ArgumentError
 from ..streams.synchronization import SharedCounter
 from .agent import Agent
-from .examples import DataLoader, EpisodePlaces, LoadedQueue, flatten, make_batches, sort_data
+from .examples import DataLoader, EpisodePositions, LoadedQueue, flatten, make_batches, sort_data
 from .metrics import Metrics
 from .shared_state import LocalCounter, counter_for
 
@@ -38,7 +38,7 @@ def is_training(datatype: str) -> bool:
     return first == "train" and "evalmode" not in modes
 
 
-class _Batches:
+class _SortedBatches:
     """Sorted batches, in the order of each epoch."""
 
     def __init__(self, batches: Sequence[list[Message]], reshuffles: bool) -> None:
@@ -72,7 +72,7 @@ class _Batches:
         last = self.count - 1
         return number >= last if not (loop and self.count) else number % self.count == last
 
-    def __deepcopy__(self, memo: Any) -> _Batches:
+    def __deepcopy__(self, memo: Any) -> _SortedBatches:
         return self
 
 
@@ -145,7 +145,7 @@ def _metrics_of(opt: Mapping[str, Any], shared: Mapping[str, Any] | None) -> Met
     return found.for_worker(worker) if isinstance(found, Metrics) and worker is not None else found
 
 
-def _takes_nothing(function: Callable[..., Any]) -> bool:
+def _needs_no_arguments(function: Callable[..., Any]) -> bool:
     """Say whether a function can be called without arguments."""
     try:
         inspect.signature(function).bind()
@@ -169,12 +169,12 @@ class FixedDialogTeacher(Teacher):
     ahead of time in `submit_load_request`, by ``data_loader.request_load(self.receive_data, function, arguments)``, and
     takes what was loaded from `data_queue`.
 
-    With the option ``places``, which may be empty, it keeps note of which example each copy is at: `places_dict` tells
+    With the option ``positions``, which may be empty, it keeps note of which example each copy is at: `positions_dict` tells
     it, and given as that option, by the name of the task, lets another teacher go on there.
 
     Args:
         opt: options: ``datatype``, ``batchsize``, ``batch_sort``, ``context_length``, ``include_labels``,
-            ``hide_labels``, ``numthreads``, ``places``.
+            ``hide_labels``, ``numthreads``, ``positions``.
 
     Attributes:
         index: the place among the episodes or batches, which all copies share; ``index.value`` is the number that was
@@ -210,40 +210,42 @@ class FixedDialogTeacher(Teacher):
         self._is_copy = shared is not None
         self.index = shared["index"] if shared else counter_for(int(self.opt.get("numthreads") or 1))
         self.data_loader = shared["data_loader"] if shared else DataLoader()
-        self._announces = _takes_nothing(self.submit_load_request)
-        self._batches: _Batches | None = shared.get("batches") if shared else None
+        self._preloads = _needs_no_arguments(self.submit_load_request)
+        self._batches: _SortedBatches | None = shared.get("batches") if shared else None
         is_row = shared is not None and "batchindex" in shared
         self.lastYs: list[Any] = shared["lastYs"] if shared and is_row else [None] * self.bsz
-        self._is_alone = False
-        self._begin()
-        self._places: EpisodePlaces | None = shared.get("places") if shared else self._given_places()
-        self._place: Any = None
-        if self._places is not None:
-            self._go_on(self._places)
+        self._acts_alone = False
+        self._restart()
+        self._positions: EpisodePositions | None = (
+            shared.get("positions") if shared else self._positions_from_options()
+        )
+        self._position: Any = None
+        if self._positions is not None:
+            self._resume(self._positions)
 
-    def _given_places(self) -> EpisodePlaces | None:
+    def _positions_from_options(self) -> EpisodePositions | None:
         """Return places as the options want them, None if they do not; the numbers go on, too."""
-        every = self.opt.get("places")
+        every = self.opt.get("positions")
         if every is None:
             return None
         given = every.get(self.getID(), {})
         self.index.reset(given.get("index", 0))
-        return EpisodePlaces(int(self.opt.get("numthreads") or 1) * self.bsz, given.get("rows"))
+        return EpisodePositions(int(self.opt.get("numthreads") or 1) * self.bsz, given.get("rows"))
 
-    def _go_on(self, places: EpisodePlaces) -> None:
+    def _resume(self, positions: EpisodePositions) -> None:
         """Go on within the episode that a copy of the same number was in."""
-        place = places.row(int(self.opt.get("threadindex") or 0) * self.bsz + self.batchindex)
-        episode, entry, goes_on = place.tolist()
-        self._place = place
-        if goes_on:
+        place = positions.row(int(self.opt.get("threadindex") or 0) * self.bsz + self.batchindex)
+        episode, entry, continues = place.tolist()
+        self._position = place
+        if continues:
             self.episode_idx, self.entry_idx, self.episode_done = episode, entry, False
 
-    def places_dict(self) -> dict[str, Any] | None:
+    def positions_dict(self) -> dict[str, Any] | None:
         """Return which number is taken next, and which example each copy is at; None: nothing is noted."""
-        places = self._places
-        return None if places is None else {"index": self.index.peek(), "rows": places.state()}
+        positions = self._positions
+        return None if positions is None else {"index": self.index.peek(), "rows": positions.state()}
 
-    def _begin(self) -> None:
+    def _restart(self) -> None:
         self.lastY: Any = None
         self.last_act: Message | None = None
         self.episode_done = True
@@ -258,7 +260,7 @@ class FixedDialogTeacher(Teacher):
 
     def reset(self) -> None:
         super().reset()
-        self._begin()
+        self._restart()
         if not self._is_copy:
             self.index.reset(self._next_epoch())
 
@@ -278,8 +280,8 @@ class FixedDialogTeacher(Teacher):
         if isinstance(self.index, LocalCounter):
             number, self.index = self.index.peek(), SharedCounter()
             self.index.reset(number)
-            if self._places is not None:
-                self._places.expect_workers()
+            if self._positions is not None:
+                self._positions.expect_workers()
 
     def share(self) -> dict[str, Any]:
         shared = {
@@ -287,8 +289,8 @@ class FixedDialogTeacher(Teacher):
         }  # fmt: skip
         if self.use_batch_act:
             shared["batches"] = self._sorted()
-        if self._places is not None:
-            shared["places"] = self._places
+        if self._positions is not None:
+            shared["positions"] = self._positions
         return shared
 
     # what a subclass defines
@@ -349,7 +351,7 @@ class FixedDialogTeacher(Teacher):
                 return {"episode_done": True}, True
         else:
             self.entry_idx += 1
-        if self._announces:
+        if self._preloads:
             self.submit_load_request()
         example = self.get(self.episode_idx, self.entry_idx)
         self.episode_done = bool(example["episode_done"])
@@ -373,12 +375,12 @@ class FixedDialogTeacher(Teacher):
             return self.epochDone or count == 0
         return self.epochDone or self.episode_done and self.index.peek() >= count
 
-    def _sorted(self) -> _Batches:
+    def _sorted(self) -> _SortedBatches:
         if self._batches is None:
-            self._batches = self._squashed()
+            self._batches = self._make_batches()
         return self._batches
 
-    def _squashed(self) -> _Batches:
+    def _make_batches(self) -> _SortedBatches:
         context = int(self.opt.get("context_length", -1))
         try:
             rng = Random(_SHUFFLE_SEED)
@@ -387,7 +389,7 @@ class FixedDialogTeacher(Teacher):
         except MemoryError as error:
             raise MemoryError(_MEMORY_HINT.format(self.datatype.partition(":")[0])) from error
         rng.shuffle(batches)
-        return _Batches(batches, reshuffles=self.random)
+        return _SortedBatches(batches, reshuffles=self.random)
 
     def _episodes(self) -> Iterator[Iterator[Message]]:
         return (self._episode(number) for number in range(self.num_episodes()))
@@ -403,13 +405,13 @@ class FixedDialogTeacher(Teacher):
 
     def _is_batched(self) -> bool:
         """Say whether sorted batches are asked for, and not, in a plain world, single examples."""
-        return self.use_batch_act and not self._is_alone
+        return self.use_batch_act and not self._acts_alone
 
     def act(self) -> Message:
-        self._is_alone = True
+        self._acts_alone = True
         example, self.epochDone = self.next_example()
-        if self._place is not None:
-            self._place[:] = self.episode_idx, self.entry_idx, not self.episode_done
+        if self._position is not None:
+            self._position[:] = self.episode_idx, self.entry_idx, not self.episode_done
         action = {**example, "id": self.getID()}
         self.last_act = action
         self.lastY = self._hide(action)
@@ -422,7 +424,7 @@ class FixedDialogTeacher(Teacher):
             observations: the replies to the last batch, one for each row; they have been counted already and
                 are not read.
         """
-        self._is_alone = False
+        self._acts_alone = False
         name = self.getID()
         batch = [{**example, "id": name} for example in self.next_batch()]
         batch += [{"episode_done": True, "id": name} for _ in range(self.bsz - len(batch))]
@@ -447,12 +449,12 @@ class FixedDialogTeacher(Teacher):
         return labels
 
     def observe(self, observation: Any) -> Any:
-        labels = self._taken(observation)
+        labels = self._take_labels(observation)
         if labels is not None:
             self.metrics.update(observation, labels)
         return observation
 
-    def _taken(self, observation: Any) -> Any:
+    def _take_labels(self, observation: Any) -> Any:
         """Keep a reply, and return the labels that it is held against, which are then gone."""
         self.observation = observation
         if self._is_batched():
@@ -483,7 +485,7 @@ class FixedDialogTeacher(Teacher):
         Args:
             rows: the copies, which count in one place.
         """
-        labels = [row._taken(observation) for row, observation in zip(rows, observations)]
+        labels = [row._take_labels(observation) for row, observation in zip(rows, observations)]
         if None in labels:
             observations = [each for each, label in zip(observations, labels) if label is not None]
             labels = [label for label in labels if label is not None]

@@ -21,8 +21,8 @@ Rows = Sequence[Sequence[int]]
 
 _CPU = cpu()
 
-_KEPT = 1 << 20
-_PER_TEXT = 32
+_MAX_CHARS = 1 << 20
+_TEXT_OVERHEAD = 32
 """How many characters of texts `TextVectors` keeps; what it adds to the length of each text, for its overhead."""
 
 
@@ -136,8 +136,8 @@ def batch_of(
         label: labels by name; None: there are none.
         whole: names of inputs that have no row for each row of the batch, and go to every context as a whole.
     """
-    described = [_described(name, array, name in whole) for name, array in data.items()]
-    labels = [_described(name, array, name in whole) for name, array in (label or {}).items()]
+    described = [_describe(name, array, name in whole) for name, array in data.items()]
+    labels = [_describe(name, array, name in whole) for name, array in (label or {}).items()]
     return DataBatch(
         list(data.values()),
         list(label.values()) if label else None,
@@ -147,7 +147,7 @@ def batch_of(
     )
 
 
-def _described(name: str, array: Any, is_whole: bool) -> DataDesc:
+def _describe(name: str, array: Any, is_whole: bool) -> DataDesc:
     stype = "ragged" if isinstance(array, RaggedNDArray) else "default"
     return DataDesc(name, array.shape, array.dtype, "" if is_whole else None, stype)
 
@@ -163,7 +163,7 @@ class TextVectors(dict[str, list[int]]):
 
     def __init__(self, truncate: int = -1) -> None:
         super().__init__()
-        self._kept_part = slice(None if truncate < 0 else -truncate, None)
+        self._part = slice(None if truncate < 0 else -truncate, None)
         self._dictionary: Any = None
         self._state: Any = None
         self._size = 0
@@ -171,19 +171,19 @@ class TextVectors(dict[str, list[int]]):
     def of(self, dictionary: Any, texts: Sequence[str]) -> list[list[int]]:
         """Return the vector of each text; do not modify the lists."""
         if type(dictionary) is not DictionaryAgent or dictionary._revision is None:
-            return [dictionary.txt2vec(text)[self._kept_part] for text in texts]
+            return [dictionary.txt2vec(text)[self._part] for text in texts]
         table = dictionary.tok2ind
         state = (
             table, len(table), dictionary._revision[0], dictionary, dictionary.lower,
             dictionary.max_ngram_size, dictionary.unk_token,
         )  # fmt: skip
-        if state != self._state or self._size > _KEPT:
+        if state != self._state or self._size > _MAX_CHARS:
             self.clear()
             self._dictionary, self._state, self._size = dictionary, state, 0
         return list(map(self.__getitem__, texts))
 
     def __missing__(self, text: str) -> list[int]:
-        vector: list[int] = self._dictionary.txt2vec(text)[self._kept_part]
+        vector: list[int] = self._dictionary.txt2vec(text)[self._part]
         self[text] = vector
-        self._size += len(text) + _PER_TEXT
+        self._size += len(text) + _TEXT_OVERHEAD
         return vector

@@ -12,11 +12,11 @@ from copy import deepcopy
 from typing import Any
 
 from ..base import ArgumentError
-from .agent import create_agents_from_shared, teacher_of
-from .metrics import aggregate_metrics, by_name
+from .agent import create_agents_from_shared, create_teacher
+from .metrics import aggregate_metrics, reports_by_name
 
-_SHOWN = ("text", "labels", "eval_labels", "label_candidates", "reward")
-_LONGEST = 1000
+_SHOWN_FIELDS = ("text", "labels", "eval_labels", "label_candidates", "reward")
+_MAX_SHOWN = 1000
 
 
 def validate(act: Any, agent: Any = None, row: int | None = None) -> Any:
@@ -31,7 +31,7 @@ def validate(act: Any, agent: Any = None, row: int | None = None) -> Any:
     if isinstance(act, dict):
         return act
     what = "None" if act is None else f"something of type {type(act).__name__}"
-    raise _unfit(what, "a dict with a message", agent, row)
+    raise _invalid_act(what, "a dict with a message", agent, row)
 
 
 def check_texts(acts: Sequence[Any], agent: Any) -> None:
@@ -44,10 +44,10 @@ def check_texts(acts: Sequence[Any], agent: Any) -> None:
         text = act.get("text")
         if text is not None and not isinstance(text, str):
             what = f"a message whose text is of type {type(text).__name__}"
-            raise _unfit(what, "a str", agent, row if len(acts) > 1 else None)
+            raise _invalid_act(what, "a str", agent, row if len(acts) > 1 else None)
 
 
-def _unfit(what: str, expected: str, agent: Any, row: int | None) -> ArgumentError:
+def _invalid_act(what: str, expected: str, agent: Any, row: int | None) -> ArgumentError:
     who = "an agent" if agent is None else f"agent {_name(agent)}"
     where = "" if row is None else f" in row {row}"
     return ArgumentError(f"{who} returned {what} from its act{where}, expected {expected}")
@@ -213,17 +213,17 @@ class World:
 
 def _shown(act: Mapping[str, Any]) -> str:
     lines = [f"[{act.get('id', 'agent')}]:"]
-    for key in _SHOWN:
+    for key in _SHOWN_FIELDS:
         value = act.get(key)
         if value is None or value == "" or key == "reward" and not value:
             continue
-        text = value if isinstance(value, str) else _joined(value)
-        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        text = value if isinstance(value, str) else _join(value)
+        text = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
         lines.append(f" {text}" if key == "text" else f" [{key}: {text}]")
     return "\n".join(lines)
 
 
-def _joined(value: Any) -> str:
+def _join(value: Any) -> str:
     return "|".join(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else str(value)
 
 
@@ -378,7 +378,7 @@ class MultiWorld(World):
         return {"world_class": type(self), "opt": self.opt, "worlds": worlds}
 
     def _report(self) -> dict[str, Any]:
-        return aggregate_metrics(by_name((world.getID(), world.report()) for world in self.worlds))
+        return aggregate_metrics(reports_by_name((world.getID(), world.report()) for world in self.worlds))
 
     def reset(self) -> None:
         self.world_idx = -1
@@ -427,6 +427,6 @@ def create_task_world(
     Raises:
         ArgumentError: there is no such task.
     """
-    agents = [teacher_of(opt, opt["task"]), *user_agents]
+    agents = [create_teacher(opt, opt["task"]), *user_agents]
     world = default_world or (DialogPartnerWorld if len(agents) == 2 else MultiAgentDialogWorld)
     return world(opt, agents)

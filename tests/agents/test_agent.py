@@ -13,7 +13,7 @@ from dpmodule.agents import (
     create_agents_from_shared,
     create_task,
 )
-from dpmodule.agents.agent import load_options, packed_options
+from dpmodule.agents.agent import dump_options, load_options
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 from helpers.talks import Noting, Texts, spec
 
@@ -211,7 +211,7 @@ def test_options_of_the_run_are_not_saved(tmp_path):
         "nested": {"a": [1, None, 0.5]},
     }
     path = tmp_path / "m.opt"
-    path.write_bytes(packed_options(opt))
+    path.write_bytes(dump_options(opt))
     assert load_options(path) == {"size": 3, "nested": {"a": [1, None, 0.5]}}
     with pytest.raises(FileError):
         load_options(tmp_path / "none")

@@ -254,7 +254,7 @@ def test_threads_train_the_same_parameters():
 def test_a_rehearsal_before_workers_start_changes_no_parameter():
     agent = alike(numthreads=2)
     before = params(agent)
-    agent.network.rehearse(agent.vectorize(agent.sample()))
+    agent.network.warm_up(agent.vectorize(agent.sample()))
     assert_same(params(agent), before, 0)
     assert agent.network.module.optimizer.num_update == 0
 

@@ -254,7 +254,7 @@ def test_names_are_texts_of_any_alphabet_and_there_is_room_for_some():
 def test_more_columns_keep_the_sums_and_a_pickle_of_one_process_too():
     tally = SumColumns()
     tally.column(0).add("loss", 0.1)
-    wide = tally.widened(4)
+    wide = tally.with_columns(4)
     wide.column(3).add("loss", 0.2)
     assert wide.totals() == {"loss": (math.fsum([0.1, 0.2]), 2)}
     assert pickle.loads(pickle.dumps(tally)).totals() == tally.totals()

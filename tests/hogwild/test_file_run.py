@@ -93,7 +93,7 @@ for optimizer, rate in RATES.items():
 
 
 @NATIVE
-@pytest.mark.parametrize("optimizers", [["ftrl"], pytest.param([*RATES], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("optimizers", [["ftrl"], pytest.param([*RATES], lines_done=pytest.mark.slow)])
 def test_two_processes_of_two_workers_learn_what_one_worker_does(optimizers, tmp_path):
     write_bags(tmp_path, 10, 40)
     rates = {name: RATES[name] for name in optimizers}
@@ -186,7 +186,7 @@ def check_kills(folder, sizes, seed):
     met = [killed(folder, size, generator.random() * 0.05) for size in sizes]
     assert any(met)
     last = mx.AsyncExecutor.last_snapshot(str(folder / "now"))
-    assert last.under_way or last.done
+    assert last.in_progress or last.done
     for output in run_ranks(BEGIN + SAVES, 2, folder):
         examples, is_right = output.split()
         assert is_right == "True"
@@ -235,8 +235,8 @@ except RuntimeError as error:
     ("who", "how"),
     [
         (1, "SIGKILL"),
-        pytest.param(0, "raises", marks=pytest.mark.slow),
-        pytest.param(1, "SIGSTOP", marks=pytest.mark.slow),
+        pytest.param(0, "raises", lines_done=pytest.mark.slow),
+        pytest.param(1, "SIGSTOP", lines_done=pytest.mark.slow),
     ],
 )
 def test_the_others_hear_of_a_process_that_is_lost(who, how, tmp_path):

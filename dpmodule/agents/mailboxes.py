@@ -1,13 +1,13 @@
 """How a parent hands orders to its workers, without locks.
 
-`Board` is memory that all of them map. Every cell of it has one writer, so nothing has to be added up atomically, and
+`Mailboxes` is memory that all of them map. Every cell of it has one writer, so nothing has to be added up atomically, and
 no process can die with a lock. A worker's state follows from two of its cells: ``order``, how many orders it has got,
 which the parent alone writes, and ``done``, how many of them it has carried out, which the worker alone does::
 
                      give: command, then order + 1
            +-----------------------------------------------+
            |                                               v   +--+ give the same command once more, while
-    IDLE: order == done                       BUSY: order > done  | order - done < wants (see `BoardOrders.free`)
+    IDLE: order == done                       BUSY: order > done  | order - done < wants (see `ParentEnd.free`)
            ^                                               |   ^--+
            +-----------------------------------------------+----> GONE: it ends, and done never follows;
              finish: at_end, ended, wants, then done + 1          its parent hears that from the system
@@ -17,10 +17,10 @@ short time, and sleep then::
 
     LOOKING ---- nothing for SPIN_S ----> says so in its cell `sleeps`, looks once more, and blocks: SLEEPING
        ^                                                                                                |
-       +------ its signal (the other side, having written, saw `sleeps`), a death, or after LOOK_S -------+
+       +------ its signal (the other side, having written, saw `sleeps`), a death, or after POLL_S -------+
 
 A worker rings when it has become idle. A processor may let the other side's look at ``sleeps`` overtake what that has
-written; then the signal stays silent, and the sleeper wakes up after `LOOK_S`.
+written; then the signal stays silent, and the sleeper wakes up after `POLL_S`.
 
 To be woken costs more than it seems: the worker whose processor the parent takes finds its caches and its table of
 pages cold. On a virtual machine that was 0.1 ms for a parley of 0.2 ms. So a worker whose parleys are short is given
@@ -39,12 +39,12 @@ from typing import Any, TypeVar
 from ..devices.shared_memory import shared_bytes
 from ..streams.synchronization import Signal
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 SPIN_S = 50e-6
 """How long to look for news without sleeping, in seconds: about what it takes to fall asleep and to be woken."""
 
-LOOK_S = 0.1
+POLL_S = 0.1
 """How long one sleeps at most before one looks oneself, in seconds."""
 
 AHEAD_S = 4e-3
@@ -68,7 +68,7 @@ def _yield() -> None:
     os.sched_yield()
 
 
-class Board:
+class Mailboxes:
     """What parent and workers have in common: cells of 64 bits, and a signal for each of them.
 
     Args:
@@ -111,7 +111,7 @@ class _Patience:
     def __init__(self) -> None:
         self._skip = self._skipped = 0
 
-    def look(self, found: Callable[[], Found | None]) -> Found | None:
+    def look(self, found: Callable[[], Result | None]) -> Result | None:
         """Return what a function finds, None if it finds nothing soon."""
         if self._skip:
             self._skip -= 1
@@ -128,7 +128,7 @@ class _Patience:
                 return news
 
 
-class Desk:
+class WorkerEnd:
     """A worker's side of the board.
 
     Args:
@@ -138,7 +138,7 @@ class Desk:
     """
 
     def __init__(
-        self, board: Board, worker: int, channel_fd: int | None = None, may_spin: bool = True
+        self, board: Mailboxes, worker: int, channel_fd: int | None = None, may_spin: bool = True
     ) -> None:
         self._board = board  # its signals stay open
         self._cells = board.cells[_LINE + worker * _WORKER : _LINE + (worker + 1) * _WORKER]
@@ -170,7 +170,7 @@ class Desk:
         self._cells[_SLEEPS] = 1
         try:
             while (command := self._command()) is None and not self._shared[_CLOSED]:
-                for fd, _ in self._poll.poll(LOOK_S * 1000):
+                for fd, _ in self._poll.poll(POLL_S * 1000):
                     if fd == self._channel_fd:
                         return None
                     self._signal.drain()
@@ -201,14 +201,14 @@ class Desk:
             self._parent_signal.give()
 
 
-class BoardOrders:
+class ParentEnd:
     """The parent's side of the board.
 
     Attributes:
         is_alarmed: whether a descriptor given to `watch` was readable when `sleep` looked last.
     """
 
-    def __init__(self, board: Board, may_spin: bool = True) -> None:
+    def __init__(self, board: Mailboxes, may_spin: bool = True) -> None:
         self._board = board
         self._cells = board.cells
         self._signal, self._signal_fd = board.parent_signal, board.parent_signal.read
@@ -304,17 +304,17 @@ class BoardOrders:
         """Return how many ends of epochs the workers have counted."""
         return sum(self._cells[base + _ENDED] for base in self._bases)
 
-    def look(self, found: Callable[[], Found | None]) -> Found | None:
+    def look(self, found: Callable[[], Result | None]) -> Result | None:
         """Return what a function finds on the board, None if it finds nothing soon."""
         return None if self._patience is None else self._patience.look(found)
 
-    def sleep(self, found: Callable[[], Found | None]) -> Found | None:
+    def sleep(self, found: Callable[[], Result | None]) -> Result | None:
         """Return what a function finds; sleep until a worker finishes or ends, if it finds nothing at first."""
         self._cells[_PARENT_SLEEPS] = 1
         try:
             if (news := found()) is not None:
                 return news
-            woken = self._poll.poll(LOOK_S * 1000)
+            woken = self._poll.poll(POLL_S * 1000)
         finally:
             self._cells[_PARENT_SLEEPS] = 0
         self._signal.drain()

@@ -6,31 +6,31 @@ from functools import partial
 
 import pytest
 
-from dpmodule.agents import handover
-from dpmodule.agents.handover import Board, BoardOrders, Desk
+from dpmodule.agents import mailboxes
+from dpmodule.agents.mailboxes import Mailboxes, ParentEnd, WorkerEnd
 from dpmodule.streams.synchronization import Signal
 
-PARLEY, LOOK = 2, 4
+PARLEY, CHECK = 2, 4
 
 
 @pytest.fixture
 def board():
-    made = Board(2, ahead=3)
+    made = Mailboxes(2, ahead=3)
     yield made
     made.close()
 
 
 def test_a_worker_gets_an_order_once_and_is_busy_until_it_has_finished(board):
-    orders, desk = BoardOrders(board), Desk(board, 0)
+    orders, desk = ParentEnd(board), WorkerEnd(board, 0)
     assert orders.idle() == [0, 1]
     assert orders.quiet()
-    orders.give(0, LOOK)
+    orders.give(0, CHECK)
     assert orders.idle() == [1]
     assert orders.busy() == [0]
     assert orders.quiet() is None
     assert orders.answer(0) is None
-    assert orders.command(0) == LOOK
-    assert desk.take() == LOOK
+    assert orders.command(0) == CHECK
+    assert desk.take() == CHECK
     desk.finish(at_end=True)
     assert orders.quiet()
     assert orders.answer(0) is True
@@ -40,7 +40,7 @@ def test_a_worker_gets_an_order_once_and_is_busy_until_it_has_finished(board):
 
 
 def test_workers_have_their_turns_and_those_at_their_end_have_none(board):
-    orders, desks = BoardOrders(board), [Desk(board, worker) for worker in range(2)]
+    orders, desks = ParentEnd(board), [WorkerEnd(board, worker) for worker in range(2)]
     for expected in (0, 1):
         assert orders.free(PARLEY, ahead=False) == expected
         orders.give(expected, PARLEY)
@@ -60,8 +60,8 @@ def test_workers_have_their_turns_and_those_at_their_end_have_none(board):
 
 
 def test_short_parleys_are_given_ahead_but_nothing_else_is(board):
-    orders, desk = BoardOrders(board), Desk(board, 0)
-    Desk(board, 1).finish(at_end=True)  # the other one counts as busy
+    orders, desk = ParentEnd(board), WorkerEnd(board, 0)
+    WorkerEnd(board, 1).finish(at_end=True)  # the other one counts as busy
     orders.give(0, PARLEY)
     assert orders.free(PARLEY, ahead=True) is None  # not known to be short
     desk.take()
@@ -72,7 +72,7 @@ def test_short_parleys_are_given_ahead_but_nothing_else_is(board):
         orders.give(0, PARLEY)
         given += 1
     assert given == board.ahead
-    assert orders.free(LOOK, ahead=True) is None
+    assert orders.free(CHECK, ahead=True) is None
     assert orders.free(PARLEY, ahead=False) is None
     for _ in range(given):
         assert desk.take() == PARLEY
@@ -85,11 +85,11 @@ def test_short_parleys_are_given_ahead_but_nothing_else_is(board):
 
 @pytest.mark.parametrize("may_spin", [False, True])
 def test_orders_arrive_while_both_sides_sleep_and_wake(board, may_spin):
-    orders, count = BoardOrders(board, may_spin), 300
+    orders, count = ParentEnd(board, may_spin), 300
     carried = [[], []]
 
     def work(worker):
-        desk = Desk(board, worker, may_spin=may_spin)
+        desk = WorkerEnd(board, worker, may_spin=may_spin)
         while (command := desk.take()) is not None:
             carried[worker].append(command)
             desk.finish()
@@ -111,29 +111,29 @@ def test_orders_arrive_while_both_sides_sleep_and_wake(board, may_spin):
 
 
 def test_a_bell_that_stays_silent_costs_a_moment(board, monkeypatch):
-    monkeypatch.setattr(handover, "LOOK_S", 0.02)
+    monkeypatch.setattr(mailboxes, "POLL_S", 0.02)
     monkeypatch.setattr(Signal, "give", lambda self: None)
-    orders, found = BoardOrders(board, may_spin=False), []
-    thread = threading.Thread(target=lambda: found.append(Desk(board, 0, may_spin=False).take()))
+    orders, found = ParentEnd(board, may_spin=False), []
+    thread = threading.Thread(target=lambda: found.append(WorkerEnd(board, 0, may_spin=False).take()))
     thread.start()
-    orders.give(0, LOOK)
+    orders.give(0, CHECK)
     thread.join()
-    assert found == [LOOK]
+    assert found == [CHECK]
 
 
 def test_a_closed_channel_and_a_closed_board_end_a_worker(board):
     read, write = os.pipe()
-    desk = Desk(board, 0, read)
+    desk = WorkerEnd(board, 0, read)
     os.close(write)
     assert desk.take() is None
     os.close(read)
-    BoardOrders(board).close()
-    assert Desk(board, 1).take() is None
+    ParentEnd(board).close()
+    assert WorkerEnd(board, 1).take() is None
 
 
 def test_an_end_that_is_watched_is_an_alarm(board):
     read, write = os.pipe()
-    orders = BoardOrders(board)
+    orders = ParentEnd(board)
     orders.watch([read])
     board.parent_signal.give()
     assert orders.sleep(lambda: None) is None
