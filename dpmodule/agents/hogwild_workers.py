@@ -64,11 +64,11 @@ class WorkerSetup:
 
 
 def _serve(
-    desk: WorkerEnd, setup: WorkerSetup, world: World | None, note: Callable[[str, int], None] | None = None
+    end: WorkerEnd, setup: WorkerSetup, world: World | None, note: Callable[[str, int], None] | None = None
 ) -> None:
     """Be a worker: carry out one order after the other."""
     parleys, training = 0, setup.is_training
-    while (command := desk.take()) is not None:
+    while (command := end.receive()) is not None:
         if command == START:
             world = setup.world() if world is None else world
         if world is None:
@@ -78,16 +78,16 @@ def _serve(
                 note("parley", parleys)
             began = perf_counter()
             world.parley()
-            desk.took(perf_counter() - began)
+            end.record_time(perf_counter() - began)
             parleys += 1
         elif command == RESET:
             world.reset()
         elif command == STOP:
             world.shutdown()
-            desk.finish()
+            end.finish()
             return
         is_over = world.epoch_done()
-        desk.finish(is_over and not training, is_over and training and command == PARLEY)
+        end.finish(is_over and not training, is_over and training and command == PARLEY)
 
 
 # processes
@@ -115,10 +115,10 @@ def _shared_items(shared: Mapping[str, Any], path: tuple[Any, ...] = ()) -> Iter
             yield _SharedItem(owner, (*path, key), value)
 
 
-def _serve_process(channel: Channel, board: Mailboxes, setup: WorkerSetup) -> None:
+def _serve_process(channel: Channel, mailboxes: Mailboxes, setup: WorkerSetup) -> None:
     gc.freeze()  # a collection would write to every page that a forked worker shares with its parent
-    _serve(WorkerEnd(board, setup.index, channel.fileno()), setup, None, channel.note)
-    board.close()
+    _serve(WorkerEnd(mailboxes, setup.index, channel.fileno()), setup, None, channel.note)
+    mailboxes.close()
 
 
 class _ProcessWorkers:
@@ -130,14 +130,14 @@ class _ProcessWorkers:
     def __init__(self, method: str) -> None:
         self._supervisor = Supervisor("hogwild", method, grace_s=_GRACE_S)
 
-    def start(self, board: Mailboxes, setups: Sequence[WorkerSetup]) -> list[int]:
+    def start(self, mailboxes: Mailboxes, setups: Sequence[WorkerSetup]) -> list[int]:
         """Start the workers, and return what becomes readable when one ends."""
         setup = setups[0]
         try:
             for setup in setups:
-                self._supervisor.start(_serve_process, board, setup)
+                self._supervisor.start(_serve_process, mailboxes, setup)
         except UnpicklableError:
-            pack_target(_serve_process, (board, replace(setup, shared={}), *_shared_items(setup.shared)))
+            pack_target(_serve_process, (mailboxes, replace(setup, shared={}), *_shared_items(setup.shared)))
             raise
         return [fd for child in self._supervisor.children for fd in (child.fileno(), child.sentinel)]
 
@@ -169,11 +169,11 @@ class _ThreadWorkers:
         self._errors: list[BaseException] = []
         self._alarm = Signal.create()
 
-    def start(self, board: Mailboxes, setups: Sequence[WorkerSetup]) -> list[int]:
+    def start(self, mailboxes: Mailboxes, setups: Sequence[WorkerSetup]) -> list[int]:
         """Start the workers, and return what becomes readable when one fails."""
         worlds = [setup.world() for setup in setups]
         for setup, world in zip(setups, worlds):
-            args = (WorkerEnd(board, setup.index, may_spin=False), setup, world, self._errors, self._alarm)
+            args = (WorkerEnd(mailboxes, setup.index, may_spin=False), setup, world, self._errors, self._alarm)
             name = f"hogwild-{setup.index}"
             self._threads.append(threading.Thread(target=_serve_thread, args=args, name=name, daemon=True))
         for thread in self._threads:
@@ -204,18 +204,18 @@ class _ThreadWorkers:
 
 
 def _serve_thread(
-    desk: WorkerEnd, setup: WorkerSetup, world: World, errors: list[BaseException], alarm: Signal
+    end: WorkerEnd, setup: WorkerSetup, world: World, errors: list[BaseException], alarm: Signal
 ) -> None:
     try:
-        _serve(desk, setup, world)
+        _serve(end, setup, world)
     except BaseException as error:  # the parent raises it
         errors.append(error)
         alarm.give()
 
 
-def _close_if_owner(orders: ParentEnd, owner: int) -> None:
+def _close_if_owner(parent_end: ParentEnd, owner: int) -> None:
     if os.getpid() == owner:  # and not a process that was forked from it
-        orders.close()
+        parent_end.close()
 
 
 class HogwildWorkers:
@@ -235,12 +235,12 @@ class HogwildWorkers:
         self._group: _ProcessWorkers | _ThreadWorkers = (
             _ThreadWorkers() if mode == "thread" else _ProcessWorkers(mode)
         )
-        self._board = Mailboxes(len(setups), ahead)
-        self._orders = ParentEnd(self._board, self._group.may_spin)
+        self._mailboxes = Mailboxes(len(setups), ahead)
+        self._parent_end = ParentEnd(self._mailboxes, self._group.may_spin)
         self.is_open = True
-        weakref.finalize(self, _close_if_owner, self._orders, os.getpid())
+        weakref.finalize(self, _close_if_owner, self._parent_end, os.getpid())
         try:
-            self._orders.watch(self._group.start(self._board, setups))
+            self._parent_end.watch(self._group.start(self._mailboxes, setups))
             self._send_all(START)
             self.wait_idle(timeout_s + self._group.start_s)
         except BaseException:
@@ -253,14 +253,14 @@ class HogwildWorkers:
         Args:
             ahead: whether one is free that still has to do a parley.
         """
-        orders = self._orders
+        parent_end = self._parent_end
         self._count += 1
         if not self.is_open or self._count % _CHECK_EVERY == 0:
             self._check()
-        worker = orders.free(PARLEY, ahead)
+        worker = parent_end.find_free(PARLEY, ahead)
         if worker is None:
-            worker = self._await(partial(orders.free, PARLEY, ahead))
-        orders.give(worker, PARLEY)
+            worker = self._await(partial(parent_end.find_free, PARLEY, ahead))
+        parent_end.send(worker, PARLEY)
 
     def wait_idle(self, timeout_s: float | None = None) -> None:
         """Wait until no worker has anything to do.
@@ -271,7 +271,7 @@ class HogwildWorkers:
         self._check_open()
         usual, self._timeout_s = self._timeout_s, self._timeout_s if timeout_s is None else timeout_s
         try:
-            self._await(self._orders.quiet)
+            self._await(self._parent_end.all_idle)
         finally:
             self._timeout_s = usual
 
@@ -282,31 +282,31 @@ class HogwildWorkers:
         self.wait_idle()
 
     def _send_all(self, command: int) -> None:
-        for worker in range(self._board.workers):
-            self._orders.give(worker, command)
+        for worker in range(self._mailboxes.workers):
+            self._parent_end.send(worker, command)
 
     def seem_done(self) -> bool:
         """Say whether every worker said after its last parley that there is nothing left for it."""
-        return self._orders.all_at_end()
+        return self._parent_end.all_at_end()
 
     def is_over(self) -> bool:
         """Ask the workers whether there is nothing left for any of them; busy ones only if all others say so."""
         self._check_open()
         while True:
-            idle = self._orders.idle()
-            unsure = next((worker for worker in idle if not self._orders.is_at_end(worker)), None)
+            idle = self._parent_end.idle()
+            unsure = next((worker for worker in idle if not self._parent_end.is_at_end(worker)), None)
             if unsure is not None:
-                self._orders.give(unsure, CHECK)
-                if not self._await(partial(self._orders.answer, unsure)):
+                self._parent_end.send(unsure, CHECK)
+                if not self._await(partial(self._parent_end.answer, unsure)):
                     return False
-            elif len(idle) == self._board.workers:
+            elif len(idle) == self._mailboxes.workers:
                 return True
             else:
-                self._await(partial(self._orders.more_idle, len(idle)))
+                self._await(partial(self._parent_end.more_idle_than, len(idle)))
 
-    def ended(self) -> int:
+    def epochs_ended(self) -> int:
         """Return how many parleys have been the last ones of an epoch, in training."""
-        return self._orders.ended()
+        return self._parent_end.epochs_ended()
 
     def stop(self) -> None:
         """Let the workers finish, shut down their worlds, and end."""
@@ -322,18 +322,18 @@ class HogwildWorkers:
         if not self.is_open:
             return
         self.is_open = False
-        self._orders.close()
+        self._parent_end.close()
         if self._group.close():
-            self._board.close()
+            self._mailboxes.close()
 
     # waiting
 
     def _await(self, found: Callable[[], Result | None]) -> Result:
         """Return what a function finds on the board; wait until it finds something."""
-        news = self._orders.look(found)
+        news = self._parent_end.spin(found)
         while news is None:
-            news = self._orders.sleep(found)
-            if self._orders.is_alarmed or time.monotonic() > self._next_check:
+            news = self._parent_end.wait(found)
+            if self._parent_end.has_alarm or time.monotonic() > self._next_check:
                 self._check()
         return news
 
@@ -347,9 +347,9 @@ class HogwildWorkers:
         if (error := self._group.failure()) is not None:
             self._fail(error)
         self._next_check = time.monotonic() + min(_CHECK_S, self._timeout_s / 4)
-        for worker in self._orders.busy():
-            if self._progress.is_stuck(worker, self._orders.done(worker), self._timeout_s):
-                doing = _NAMES[self._orders.command(worker)]
+        for worker in self._parent_end.busy():
+            if self._progress.is_stuck(worker, self._parent_end.done(worker), self._timeout_s):
+                doing = _NAMES[self._parent_end.command(worker)]
                 self._fail(
                     self._group.stuck(worker, f"has not finished {doing} within {self._timeout_s:g} s")
                 )

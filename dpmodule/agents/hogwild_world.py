@@ -112,9 +112,9 @@ class HogwildWorld(WorldWrapper):
         if not self._workers.is_open:
             self._is_over = self._is_over or self.world.epoch_done()
         elif self._is_training:
-            ended = self._workers.ended()
-            self._is_over = self._is_over or ended > self._ended
-            self._ended = ended
+            epochs_ended = self._workers.epochs_ended()
+            self._is_over = self._is_over or epochs_ended > self._ended
+            self._ended = epochs_ended
         else:
             self._is_over = self._is_over or self._all_done()
         return self._is_over
@@ -127,7 +127,7 @@ class HogwildWorld(WorldWrapper):
         self._workers.wait_idle()
         self.world.reset()
         self._workers.broadcast(RESET)
-        self._ended, self._is_over = self._workers.ended(), False
+        self._ended, self._is_over = self._workers.epochs_ended(), False
         self._ahead_until = self._last_ahead()
 
     def _last_ahead(self) -> float:

@@ -1,30 +1,29 @@
-"""How a parent hands orders to its workers, without locks.
+"""Lock-free mailboxes in shared memory, through which a parent sends orders to its workers.
 
-`Mailboxes` is memory that all of them map. Every cell of it has one writer, so nothing has to be added up atomically, and
-no process can die with a lock. A worker's state follows from two of its cells: ``order``, how many orders it has got,
-which the parent alone writes, and ``done``, how many of them it has carried out, which the worker alone does::
+`Mailboxes` is memory that all of them map. Every cell has one writer, so no update has to be atomic, and no process can
+die with a lock. Two cells of a worker give its state: ``order``, the number of orders sent to it, which only the parent
+writes, and ``done``, the number of orders it has carried out, which only the worker writes::
 
-                     give: command, then order + 1
+                     send: command, then order + 1
            +-----------------------------------------------+
-           |                                               v   +--+ give the same command once more, while
-    IDLE: order == done                       BUSY: order > done  | order - done < wants (see `ParentEnd.free`)
+           |                                               v   +--+ send the same command again, while
+    IDLE: order == done                       BUSY: order > done  | order - done < wants (see `ParentEnd.find_free`)
            ^                                               |   ^--+
            +-----------------------------------------------+----> GONE: it ends, and done never follows;
-             finish: at_end, ended, wants, then done + 1          its parent hears that from the system
+             finish: at_end, ended, wants, then done + 1          the system tells the parent
 
-An idle worker looks at ``order``, and a parent that needs a worker looks at every ``done``. Both look in vain for a
-short time, and sleep then::
+An idle worker polls ``order``, and a parent that needs a worker polls every ``done``. Both spin briefly, then block::
 
-    LOOKING ---- nothing for SPIN_S ----> says so in its cell `sleeps`, looks once more, and blocks: SLEEPING
-       ^                                                                                                |
-       +------ its signal (the other side, having written, saw `sleeps`), a death, or after POLL_S -------+
+    SPINNING --- nothing for SPIN_S ----> sets its cell `sleeps`, polls again, and blocks: SLEEPING
+       ^                                                                                           |
+       +------ its signal (the other side, having written, saw `sleeps`), a death, or POLL_S -------+
 
-A worker rings when it has become idle. A processor may let the other side's look at ``sleeps`` overtake what that has
-written; then the signal stays silent, and the sleeper wakes up after `POLL_S`.
+A worker signals when it becomes idle. A processor may reorder the other side's read of ``sleeps`` before its write; then
+no signal is sent, and the sleeper wakes up after `POLL_S`.
 
-To be woken costs more than it seems: the worker whose processor the parent takes finds its caches and its table of
-pages cold. On a virtual machine that was 0.1 ms for a parley of 0.2 ms. So a worker whose parleys are short is given
-several ahead, as many as it says in ``wants``: those of `AHEAD_S`.
+A wake-up is expensive: the worker whose processor the parent takes finds its caches and its page table cold. On a
+virtual machine that took 0.1 ms for a parley of 0.2 ms. So a worker with short parleys is sent several ahead, as many as
+it writes to ``wants``: those that take `AHEAD_S` together.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ from ..streams.synchronization import Signal
 Result = TypeVar("Result")
 
 SPIN_S = 50e-6
-"""How long to look for news without sleeping, in seconds: about what it takes to fall asleep and to be woken."""
+"""Longest time to poll without sleeping, in seconds: about the time to fall asleep and to be woken."""
 
 POLL_S = 0.1
-"""How long one sleeps at most before one looks oneself, in seconds."""
+"""Longest sleep between two polls, in seconds."""
 
 AHEAD_S = 4e-3
-"""How long the orders may take that a worker is given ahead, in seconds; one at a time where one takes longer."""
+"""Total time of the orders that a worker is sent ahead, in seconds; longer orders are sent one at a time."""
 
-_MOST_SKIPPED = 64
+_MAX_SKIPPED = 64
 
 _LINE = 16
-"""Cells that lie together in the caches of a processor (two lines): each side's cells have lines of their own."""
+"""Cells of two cache lines: the cells of each side have lines of their own."""
 
 _PARENT_SLEEPS, _CLOSED = range(2)
 _ORDER, _COMMAND = range(2)
@@ -61,7 +60,7 @@ _DONE, _SLEEPS, _AT_END, _ENDED, _WANTS = range(_LINE, _LINE + 5)
 _WORKER = 2 * _LINE
 
 _IS_ORDERED = platform.machine().lower() in ("x86_64", "amd64", "i686", "i386")
-"""Whether the processor lets others see what is written in the order in which it was."""
+"""True if the processor makes writes visible to others in program order."""
 
 
 def _yield() -> None:
@@ -69,16 +68,16 @@ def _yield() -> None:
 
 
 class Mailboxes:
-    """What parent and workers have in common: cells of 64 bits, and a signal for each of them.
+    """Memory that parent and workers share: cells of 64 bits, and a signal for each of them.
 
     Args:
-        ahead: how many orders one may have at most before it has carried out the first of them.
+        ahead: largest number of orders that a worker has before it has carried out the first one.
     """
 
     def __init__(self, workers: int, ahead: int = 1) -> None:
         self.workers = workers
         self.ahead = ahead
-        self._memory: Any = shared_bytes("the board of the workers", 8 * (_LINE + workers * _WORKER))
+        self._memory: Any = shared_bytes("the mailboxes of the workers", 8 * (_LINE + workers * _WORKER))
         self.signals = [Signal.create() for _ in range(workers)]
         self.parent_signal = Signal.create()
         self._open()
@@ -87,7 +86,7 @@ class Mailboxes:
         self.cells: Any = memoryview(self._memory.numpy()).cast("B").cast("q")
 
     def close(self) -> None:
-        """Give the signals back; further calls do nothing."""
+        """Close the signals; further calls do nothing."""
         for signal in (*self.signals, self.parent_signal):
             signal.close()
 
@@ -99,66 +98,66 @@ class Mailboxes:
         self._open()
 
 
-class _Patience:
-    """Looks for news without sleeping, as long as that has paid lately.
+class _SpinWait:
+    """Polls without sleeping, as long as that has been successful lately.
 
-    Giving way to whoever waits for this processor costs next to nothing where that is the one whose news one waits for,
-    and thousandths of a second where it is one that computes; so after a look in vain some are left out.
+    Yielding the processor costs little if the process that answers takes it, and milliseconds if another process
+    computes; so after a failed attempt some attempts are skipped.
     """
 
-    __slots__ = ("_most", "_skip", "_skipped")
+    __slots__ = ("_skip", "_skipped")
 
     def __init__(self) -> None:
         self._skip = self._skipped = 0
 
-    def look(self, found: Callable[[], Result | None]) -> Result | None:
-        """Return what a function finds, None if it finds nothing soon."""
+    def spin(self, find: Callable[[], Result | None]) -> Result | None:
+        """Return the result of a function, None if it is still None after `SPIN_S`."""
         if self._skip:
             self._skip -= 1
             return None
-        began = perf_counter()
+        start = perf_counter()
         while True:
             _yield()
-            news, took = found(), perf_counter() - began
-            if took > SPIN_S:
-                self._skipped = self._skip = min(2 * self._skipped + 1, _MOST_SKIPPED)
-                return news
-            if news is not None:
+            result, seconds = find(), perf_counter() - start
+            if seconds > SPIN_S:
+                self._skipped = self._skip = min(2 * self._skipped + 1, _MAX_SKIPPED)
+                return result
+            if result is not None:
                 self._skipped = 0
-                return news
+                return result
 
 
 class WorkerEnd:
-    """A worker's side of the board.
+    """The worker's end of its mailbox.
 
     Args:
         worker: number of the worker.
-        channel_fd: what becomes readable when the parent closes the channel; None: there is none.
-        may_spin: whether to look before sleeping; threads of one process would take time from each other.
+        channel_fd: descriptor that becomes readable when the parent closes the channel; None: there is none.
+        may_spin: whether to poll before sleeping; threads of one process would take time from each other.
     """
 
     def __init__(
-        self, board: Mailboxes, worker: int, channel_fd: int | None = None, may_spin: bool = True
+        self, mailboxes: Mailboxes, worker: int, channel_fd: int | None = None, may_spin: bool = True
     ) -> None:
-        self._board = board  # its signals stay open
-        self._cells = board.cells[_LINE + worker * _WORKER : _LINE + (worker + 1) * _WORKER]
-        self._shared = board.cells[:_LINE]
-        self._signal, self._parent_signal = board.signals[worker], board.parent_signal
+        self._mailboxes = mailboxes  # its signals stay open
+        self._cells = mailboxes.cells[_LINE + worker * _WORKER : _LINE + (worker + 1) * _WORKER]
+        self._shared = mailboxes.cells[:_LINE]
+        self._signal, self._parent_signal = mailboxes.signals[worker], mailboxes.parent_signal
         self._channel_fd = channel_fd
         self._number = 0
-        self._most, self._mean_s = board.ahead, 0.0
-        self._patience = _Patience() if may_spin else None
+        self._max_ahead, self._mean_s = mailboxes.ahead, 0.0
+        self._spin = _SpinWait() if may_spin else None
         self._poll = select.poll()
         self._poll.register(self._signal.read, select.POLLIN)
         if channel_fd is not None:
             self._poll.register(channel_fd, select.POLLIN)
 
-    def take(self) -> int | None:
-        """Wait for an order, and return its command; None: the parent wants no more."""
+    def receive(self) -> int | None:
+        """Wait for an order, and return its command; None: the parent sends no more."""
         command = self._command()
-        if command is None and self._patience is not None:
-            command = self._patience.look(self._command)
-        return self._asleep() if command is None else command
+        if command is None and self._spin is not None:
+            command = self._spin.spin(self._command)
+        return self._sleep() if command is None else command
 
     def _command(self) -> int | None:
         cells = self._cells
@@ -166,7 +165,7 @@ class WorkerEnd:
             return None
         return cells[_COMMAND]  # type: ignore[no-any-return]
 
-    def _asleep(self) -> int | None:
+    def _sleep(self) -> int | None:
         self._cells[_SLEEPS] = 1
         try:
             while (command := self._command()) is None and not self._shared[_CLOSED]:
@@ -178,23 +177,24 @@ class WorkerEnd:
             self._cells[_SLEEPS] = 0
         return command
 
-    def took(self, seconds: float) -> None:
-        """Say how long a parley took, which tells how many to give ahead."""
+    def record_time(self, seconds: float) -> None:
+        """Record the time of a parley, which decides how many are sent ahead."""
         self._mean_s += (seconds - self._mean_s) / 8 if self._mean_s else seconds
-        self._cells[_WANTS] = min(self._most, int(AHEAD_S / max(self._mean_s, 1e-9)))
+        self._cells[_WANTS] = min(self._max_ahead, int(AHEAD_S / max(self._mean_s, 1e-9)))
 
     def finish(self, at_end: bool = False, ended: bool = False) -> None:
-        """Say that an order has been carried out.
+        """Report that an order has been carried out.
 
         Args:
-            at_end: whether there is nothing left in this epoch for this worker.
+            at_end: whether this worker has nothing left in this epoch.
+            ended: whether the parley was the last one of an epoch.
         """
         cells = self._cells
         cells[_AT_END] = at_end
         if ended:
             cells[_ENDED] += 1
         if not _IS_ORDERED:
-            _yield()  # passes a barrier in the system
+            _yield()  # passes a memory barrier in the kernel
         self._number += 1
         cells[_DONE] = self._number
         if self._shared[_PARENT_SLEEPS] and cells[_ORDER] == self._number:
@@ -202,35 +202,35 @@ class WorkerEnd:
 
 
 class ParentEnd:
-    """The parent's side of the board.
+    """The parent's end of all mailboxes.
 
     Attributes:
-        is_alarmed: whether a descriptor given to `watch` was readable when `sleep` looked last.
+        has_alarm: whether a descriptor given to `watch` was readable at the end of the last `wait`.
     """
 
-    def __init__(self, board: Mailboxes, may_spin: bool = True) -> None:
-        self._board = board
-        self._cells = board.cells
-        self._signal, self._signal_fd = board.parent_signal, board.parent_signal.read
-        self.is_alarmed = False
-        self._bases = [_LINE + worker * _WORKER for worker in range(board.workers)]
-        # those of the worker behind the last one that got an order come first
+    def __init__(self, mailboxes: Mailboxes, may_spin: bool = True) -> None:
+        self._mailboxes = mailboxes
+        self._cells = mailboxes.cells
+        self._signal, self._signal_fd = mailboxes.parent_signal, mailboxes.parent_signal.read
+        self.has_alarm = False
+        self._bases = [_LINE + worker * _WORKER for worker in range(mailboxes.workers)]
+        # round robin: the workers after the one that got the last order come first
         self._turns: list[list[tuple[int, int]]] = [
-            [(worker, self._bases[worker]) for worker in (*range(first, board.workers), *range(first))]
-            for first in (*range(1, board.workers), 0)
+            [(worker, self._bases[worker]) for worker in (*range(first, mailboxes.workers), *range(first))]
+            for first in (*range(1, mailboxes.workers), 0)
         ]
-        self._last = board.workers - 1
-        self._patience = _Patience() if may_spin else None
+        self._last = mailboxes.workers - 1
+        self._spin = _SpinWait() if may_spin else None
         self._poll = select.poll()
         self._poll.register(self._signal_fd, select.POLLIN)
 
     def watch(self, fds: Iterable[int]) -> None:
-        """Wake up, too, when one of these descriptors becomes readable: a worker ends."""
+        """Also wake up when one of these descriptors becomes readable: a worker ends."""
         for fd in fds:
             self._poll.register(fd, select.POLLIN)
 
-    def give(self, worker: int, command: int) -> None:
-        """Give a worker a command, which is idle or was found by `free`."""
+    def send(self, worker: int, command: int) -> None:
+        """Send a command to a worker that is idle or was returned by `find_free`."""
         cells, base = self._cells, self._bases[worker]
         self._last = worker
         cells[base + _COMMAND] = command
@@ -238,15 +238,15 @@ class ParentEnd:
             _yield()
         cells[base + _ORDER] += 1
         if cells[base + _SLEEPS]:
-            self._board.signals[worker].give()
+            self._mailboxes.signals[worker].give()
 
-    def free(self, command: int, ahead: bool) -> int | None:
-        """Return a worker that can be given a command, and is not at its end; None if there is none.
+    def find_free(self, command: int, ahead: bool) -> int | None:
+        """Return a worker that can be sent a command and is not at its end; None if there is none.
 
-        It is the one that had its turn longest ago. If all are at their end: any, as soon as all are idle.
+        Workers take turns. If all are at their end, any of them is returned once all are idle.
 
         Args:
-            ahead: whether it may have the same command to carry out before.
+            ahead: whether the worker may still have the same command to carry out.
         """
         cells, is_busy = self._cells, False
         for worker, base in self._turns[self._last]:
@@ -269,23 +269,23 @@ class ParentEnd:
         idle = set(self.idle())
         return [worker for worker in range(len(self._bases)) if worker not in idle]
 
-    def quiet(self) -> bool | None:
+    def all_idle(self) -> bool | None:
         """Return True if all workers are idle, else None."""
         return None if self.busy() else True
 
-    def more_idle(self, than: int) -> bool | None:
-        """Return True if more workers than a number are idle, else None."""
-        return True if len(self.idle()) > than else None
+    def more_idle_than(self, count: int) -> bool | None:
+        """Return True if more than `count` workers are idle, else None."""
+        return True if len(self.idle()) > count else None
 
     def answer(self, worker: int) -> bool | None:
-        """Return whether a worker says that there is nothing left for it, None while it is busy."""
+        """Return whether a worker has nothing left, None while it is busy."""
         base = self._bases[worker]
         if self._cells[base + _DONE] != self._cells[base + _ORDER]:
             return None
         return self.is_at_end(worker)
 
     def done(self, worker: int) -> int:
-        """Return how many orders a worker has carried out."""
+        """Return the number of orders that a worker has carried out."""
         return int(self._cells[self._bases[worker] + _DONE])
 
     def command(self, worker: int) -> int:
@@ -293,36 +293,36 @@ class ParentEnd:
         return int(self._cells[self._bases[worker] + _COMMAND])
 
     def is_at_end(self, worker: int) -> bool:
-        """Say whether a worker said last that there is nothing left for it."""
+        """Return True if a worker had nothing left after its last order."""
         return bool(self._cells[self._bases[worker] + _AT_END])
 
     def all_at_end(self) -> bool:
-        """Say whether all workers did."""
+        """Return True if no worker had anything left after its last order."""
         return all(self._cells[base + _AT_END] for base in self._bases)
 
-    def ended(self) -> int:
-        """Return how many ends of epochs the workers have counted."""
+    def epochs_ended(self) -> int:
+        """Return the number of ends of epochs that the workers have counted."""
         return sum(self._cells[base + _ENDED] for base in self._bases)
 
-    def look(self, found: Callable[[], Result | None]) -> Result | None:
-        """Return what a function finds on the board, None if it finds nothing soon."""
-        return None if self._patience is None else self._patience.look(found)
+    def spin(self, find: Callable[[], Result | None]) -> Result | None:
+        """Return the result of a function, None if it is still None after a short time."""
+        return None if self._spin is None else self._spin.spin(find)
 
-    def sleep(self, found: Callable[[], Result | None]) -> Result | None:
-        """Return what a function finds; sleep until a worker finishes or ends, if it finds nothing at first."""
+    def wait(self, find: Callable[[], Result | None]) -> Result | None:
+        """Return the result of a function; if it is None, sleep until a worker finishes or ends, and call it again."""
         self._cells[_PARENT_SLEEPS] = 1
         try:
-            if (news := found()) is not None:
-                return news
+            if (result := find()) is not None:
+                return result
             woken = self._poll.poll(POLL_S * 1000)
         finally:
             self._cells[_PARENT_SLEEPS] = 0
         self._signal.drain()
-        self.is_alarmed = any(fd != self._signal_fd for fd, _ in woken)
-        return found()
+        self.has_alarm = any(fd != self._signal_fd for fd, _ in woken)
+        return find()
 
     def close(self) -> None:
-        """Tell all workers that there is nothing more to do."""
+        """Tell all workers to end."""
         self._cells[_CLOSED] = 1
-        for signal in self._board.signals:
+        for signal in self._mailboxes.signals:
             signal.give()

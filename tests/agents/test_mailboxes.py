@@ -14,131 +14,131 @@ PARLEY, CHECK = 2, 4
 
 
 @pytest.fixture
-def board():
+def mailboxes():
     made = Mailboxes(2, ahead=3)
     yield made
     made.close()
 
 
-def test_a_worker_gets_an_order_once_and_is_busy_until_it_has_finished(board):
-    orders, desk = ParentEnd(board), WorkerEnd(board, 0)
-    assert orders.idle() == [0, 1]
-    assert orders.quiet()
-    orders.give(0, CHECK)
-    assert orders.idle() == [1]
-    assert orders.busy() == [0]
-    assert orders.quiet() is None
-    assert orders.answer(0) is None
-    assert orders.command(0) == CHECK
-    assert desk.take() == CHECK
-    desk.finish(at_end=True)
-    assert orders.quiet()
-    assert orders.answer(0) is True
-    assert orders.done(0) == 1
-    assert orders.is_at_end(0)
-    assert not orders.all_at_end()
+def test_a_worker_gets_an_order_once_and_is_busy_until_it_has_finished(mailboxes):
+    parent_end, end = ParentEnd(mailboxes), WorkerEnd(mailboxes, 0)
+    assert parent_end.idle() == [0, 1]
+    assert parent_end.all_idle()
+    parent_end.send(0, CHECK)
+    assert parent_end.idle() == [1]
+    assert parent_end.busy() == [0]
+    assert parent_end.all_idle() is None
+    assert parent_end.answer(0) is None
+    assert parent_end.command(0) == CHECK
+    assert end.receive() == CHECK
+    end.finish(at_end=True)
+    assert parent_end.all_idle()
+    assert parent_end.answer(0) is True
+    assert parent_end.done(0) == 1
+    assert parent_end.is_at_end(0)
+    assert not parent_end.all_at_end()
 
 
-def test_workers_have_their_turns_and_those_at_their_end_have_none(board):
-    orders, desks = ParentEnd(board), [WorkerEnd(board, worker) for worker in range(2)]
+def test_workers_have_their_turns_and_those_at_their_end_have_none(mailboxes):
+    parent_end, ends = ParentEnd(mailboxes), [WorkerEnd(mailboxes, worker) for worker in range(2)]
     for expected in (0, 1):
-        assert orders.free(PARLEY, ahead=False) == expected
-        orders.give(expected, PARLEY)
-    assert orders.free(PARLEY, ahead=False) is None
-    for desk in desks:
-        assert desk.take() == PARLEY
-    desks[1].finish(at_end=True)
-    assert orders.free(PARLEY, ahead=False) is None  # the other one may have something left
-    desks[0].finish()
-    assert orders.free(PARLEY, ahead=False) == 0
-    orders.give(0, PARLEY)
-    desks[0].take()
-    desks[0].finish(at_end=True, ended=True)
-    assert orders.free(PARLEY, ahead=False) in (0, 1)
-    assert orders.all_at_end()
-    assert orders.ended() == 1
+        assert parent_end.find_free(PARLEY, ahead=False) == expected
+        parent_end.send(expected, PARLEY)
+    assert parent_end.find_free(PARLEY, ahead=False) is None
+    for end in ends:
+        assert end.receive() == PARLEY
+    ends[1].finish(at_end=True)
+    assert parent_end.find_free(PARLEY, ahead=False) is None  # the other one may have something left
+    ends[0].finish()
+    assert parent_end.find_free(PARLEY, ahead=False) == 0
+    parent_end.send(0, PARLEY)
+    ends[0].receive()
+    ends[0].finish(at_end=True, ended=True)
+    assert parent_end.find_free(PARLEY, ahead=False) in (0, 1)
+    assert parent_end.all_at_end()
+    assert parent_end.epochs_ended() == 1
 
 
-def test_short_parleys_are_given_ahead_but_nothing_else_is(board):
-    orders, desk = ParentEnd(board), WorkerEnd(board, 0)
-    WorkerEnd(board, 1).finish(at_end=True)  # the other one counts as busy
-    orders.give(0, PARLEY)
-    assert orders.free(PARLEY, ahead=True) is None  # not known to be short
-    desk.take()
-    desk.took(1e-5)
-    desk.finish()
+def test_short_parleys_are_given_ahead_but_nothing_else_is(mailboxes):
+    parent_end, end = ParentEnd(mailboxes), WorkerEnd(mailboxes, 0)
+    WorkerEnd(mailboxes, 1).finish(at_end=True)  # the other one counts as busy
+    parent_end.send(0, PARLEY)
+    assert parent_end.find_free(PARLEY, ahead=True) is None  # not known to be short
+    end.receive()
+    end.record_time(1e-5)
+    end.finish()
     given = 0
-    while orders.free(PARLEY, ahead=True) == 0:
-        orders.give(0, PARLEY)
+    while parent_end.find_free(PARLEY, ahead=True) == 0:
+        parent_end.send(0, PARLEY)
         given += 1
-    assert given == board.ahead
-    assert orders.free(CHECK, ahead=True) is None
-    assert orders.free(PARLEY, ahead=False) is None
+    assert given == mailboxes.ahead
+    assert parent_end.find_free(CHECK, ahead=True) is None
+    assert parent_end.find_free(PARLEY, ahead=False) is None
     for _ in range(given):
-        assert desk.take() == PARLEY
-        desk.took(1.0)
-        desk.finish()
-    assert orders.idle() == [0]
-    orders.give(0, PARLEY)
-    assert orders.free(PARLEY, ahead=True) is None  # it takes long now
+        assert end.receive() == PARLEY
+        end.record_time(1.0)
+        end.finish()
+    assert parent_end.idle() == [0]
+    parent_end.send(0, PARLEY)
+    assert parent_end.find_free(PARLEY, ahead=True) is None  # it takes long now
 
 
 @pytest.mark.parametrize("may_spin", [False, True])
-def test_orders_arrive_while_both_sides_sleep_and_wake(board, may_spin):
-    orders, count = ParentEnd(board, may_spin), 300
+def test_orders_arrive_while_both_sides_sleep_and_wake(mailboxes, may_spin):
+    parent_end, count = ParentEnd(mailboxes, may_spin), 300
     carried = [[], []]
 
     def work(worker):
-        desk = WorkerEnd(board, worker, may_spin=may_spin)
-        while (command := desk.take()) is not None:
+        end = WorkerEnd(mailboxes, worker, may_spin=may_spin)
+        while (command := end.receive()) is not None:
             carried[worker].append(command)
-            desk.finish()
+            end.finish()
 
     threads = [threading.Thread(target=work, args=(worker,)) for worker in range(2)]
     for thread in threads:
         thread.start()
     for number in range(count):
-        found = partial(orders.free, number, False)
-        while (free := orders.look(found)) is None and (free := orders.sleep(found)) is None:
+        found = partial(parent_end.find_free, number, False)
+        while (find_free := parent_end.spin(found)) is None and (find_free := parent_end.wait(found)) is None:
             pass
-        orders.give(free, number)
-    while orders.sleep(orders.quiet) is None:
+        parent_end.send(find_free, number)
+    while parent_end.wait(parent_end.all_idle) is None:
         pass
-    orders.close()
+    parent_end.close()
     for thread in threads:
         thread.join()
     assert sorted(carried[0] + carried[1]) == list(range(count))
 
 
-def test_a_bell_that_stays_silent_costs_a_moment(board, monkeypatch):
+def test_a_bell_that_stays_silent_costs_a_moment(mailboxes, monkeypatch):
     monkeypatch.setattr(mailboxes, "POLL_S", 0.02)
     monkeypatch.setattr(Signal, "give", lambda self: None)
-    orders, found = ParentEnd(board, may_spin=False), []
-    thread = threading.Thread(target=lambda: found.append(WorkerEnd(board, 0, may_spin=False).take()))
+    parent_end, found = ParentEnd(mailboxes, may_spin=False), []
+    thread = threading.Thread(target=lambda: found.append(WorkerEnd(mailboxes, 0, may_spin=False).receive()))
     thread.start()
-    orders.give(0, CHECK)
+    parent_end.send(0, CHECK)
     thread.join()
     assert found == [CHECK]
 
 
-def test_a_closed_channel_and_a_closed_board_end_a_worker(board):
+def test_a_closed_channel_and_a_closed_board_end_a_worker(mailboxes):
     read, write = os.pipe()
-    desk = WorkerEnd(board, 0, read)
+    end = WorkerEnd(mailboxes, 0, read)
     os.close(write)
-    assert desk.take() is None
+    assert end.receive() is None
     os.close(read)
-    ParentEnd(board).close()
-    assert WorkerEnd(board, 1).take() is None
+    ParentEnd(mailboxes).close()
+    assert WorkerEnd(mailboxes, 1).receive() is None
 
 
-def test_an_end_that_is_watched_is_an_alarm(board):
+def test_an_end_that_is_watched_is_an_alarm(mailboxes):
     read, write = os.pipe()
-    orders = ParentEnd(board)
-    orders.watch([read])
-    board.parent_signal.give()
-    assert orders.sleep(lambda: None) is None
-    assert not orders.is_alarmed
+    parent_end = ParentEnd(mailboxes)
+    parent_end.watch([read])
+    mailboxes.parent_signal.give()
+    assert parent_end.wait(lambda: None) is None
+    assert not parent_end.has_alarm
     os.close(write)
-    assert orders.sleep(lambda: None) is None
-    assert orders.is_alarmed
+    assert parent_end.wait(lambda: None) is None
+    assert parent_end.has_alarm
     os.close(read)

@@ -12,7 +12,7 @@ from dpmodule.agents.batch_world import BatchWorld
 AGENT = """
 import json, os
 from dpmodule.agents import Agent
-from dpmodule.agents.agent import options_file, packed_options
+from dpmodule.agents.agent import options_file, dump_options
 
 
 class Table(Agent):
@@ -49,7 +49,7 @@ class Table(Agent):
         with open(path, "w") as file:
             json.dump(self.known, file)
         with open(options_file(path), "wb") as file:
-            file.write(packed_options({**self.opt, "model": f"{__name__}:Table"}))
+            file.write(dump_options({**self.opt, "model": f"{__name__}:Table"}))
 
 
 class Other(Table):

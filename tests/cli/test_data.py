@@ -21,7 +21,7 @@ def read(*words):
 
 
 def parts(*words):
-    return data.read_both(arguments(*words))
+    return data.read_train_and_validation(arguments(*words))
 
 
 def test_digits_are_images_from_0_to_1():

@@ -335,7 +335,7 @@ def test_a_program_that_fails_is_shown(tmp_path):
 
 
 def test_a_program_that_does_not_end_with_its_output_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpmodule.hogwild.data_files._END_S", 0.1)
+    monkeypatch.setattr("dpmodule.hogwild.data_files._EXIT_TIMEOUT_S", 0.1)
     path = put(tmp_path / "a", GOOD)
     before = descendants()
     lasting = program(tmp_path, "os.close(0); os.close(1); time.sleep(100)")

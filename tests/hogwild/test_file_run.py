@@ -93,7 +93,7 @@ for optimizer, rate in RATES.items():
 
 
 @NATIVE
-@pytest.mark.parametrize("optimizers", [["ftrl"], pytest.param([*RATES], lines_done=pytest.mark.slow)])
+@pytest.mark.parametrize("optimizers", [["ftrl"], pytest.param([*RATES], marks=pytest.mark.slow)])
 def test_two_processes_of_two_workers_learn_what_one_worker_does(optimizers, tmp_path):
     write_bags(tmp_path, 10, 40)
     rates = {name: RATES[name] for name in optimizers}
@@ -235,8 +235,8 @@ except RuntimeError as error:
     ("who", "how"),
     [
         (1, "SIGKILL"),
-        pytest.param(0, "raises", lines_done=pytest.mark.slow),
-        pytest.param(1, "SIGSTOP", lines_done=pytest.mark.slow),
+        pytest.param(0, "raises", marks=pytest.mark.slow),
+        pytest.param(1, "SIGSTOP", marks=pytest.mark.slow),
     ],
 )
 def test_the_others_hear_of_a_process_that_is_lost(who, how, tmp_path):

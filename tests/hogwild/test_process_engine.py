@@ -284,7 +284,7 @@ def kill_at_random(run, net, files, seed):
 
 
 @pytest.mark.parametrize(
-    "count", [10, pytest.param(200, lines_done=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+    "count", [10, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
 )
 def test_a_killed_worker_is_told_at_once_and_parameters_stay_usable(tmp_path, count):
     files = write_bags(tmp_path, files=4, lines=200)

@@ -45,7 +45,7 @@ def slow(rate=2.0):
     return {"lr_scheduler": mx.lr_scheduler.FactorScheduler(10**9, base_lr=rate)}
 
 
-@pytest.mark.parametrize("mode", [pytest.param("native", lines_done=NATIVE), "serial"])
+@pytest.mark.parametrize("mode", [pytest.param("native", marks=NATIVE), "serial"])
 def test_a_snapshot_notes_what_is_done_and_how_far_the_rest_is(mode, tmp_path):
     files = write_lines(tmp_path, (20, 4, 60_000))
     net, prefix = counting_net(60_024), str(tmp_path / "now")
@@ -126,7 +126,7 @@ def test_one_worker_goes_on_bit_for_bit(dropout, tmp_path):
 
 
 @NATIVE
-@pytest.mark.parametrize("mode", ["native", pytest.param("process", lines_done=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["native", pytest.param("process", marks=pytest.mark.slow)])
 def test_an_executor_goes_back_to_a_snapshot_of_its_own(mode, tmp_path):
     """Also where processes share the optimizer's states."""
     files, _, _ = write_dense(tmp_path)
@@ -304,7 +304,7 @@ def test_a_run_ends_after_its_batches_when_asked_to(number, code, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [pytest.param("native", lines_done=NATIVE), "serial", "process"])
+@pytest.mark.parametrize("mode", [pytest.param("native", marks=NATIVE), "serial", "process"])
 def test_runs_killed_many_times_train_each_line_once(mode, tmp_path):
     workers, size = (1 if mode == "serial" else 2), (20 if mode == "native" else 1)
     lines = [size * count for count in (900, 0, 1000, 200, 900, 2000)]

@@ -90,7 +90,7 @@ def test_two_processes_learn_as_well_as_one(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", [pytest.param("native", lines_done=NATIVE), "process"])
+@pytest.mark.parametrize("mode", [pytest.param("native", marks=NATIVE), "process"])
 def test_two_to_eight_workers_learn_as_well_as_one(mode, tmp_path):
     check_as_good_as_one(mode, range(2, 9), tmp_path, seeds=5, lines=400, epochs=3)
 
