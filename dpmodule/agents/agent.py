@@ -56,7 +56,8 @@ def check_names(opt: Mapping[str, Any], names: Collection[str] = _KNOWN_OPTIONS)
         letters = _normalized(str(name))
         if letters in missing:
             raise ArgumentError(
-                f"there is no option {name!r}; did you mean {missing[letters]!r}? Give an option of your own another name"
+                f"there is no option {name!r}; did you mean {missing[letters]!r}? "
+                "Give an option of your own another name"
             )
         for near in difflib.get_close_matches(letters, missing, 1, _CUTOFF):
             warnings.warn(

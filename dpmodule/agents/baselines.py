@@ -177,7 +177,9 @@ class IrBaselineAgent(Agent):
             metavar="PATH",
             help="file with a candidate in each line, for questions without candidates",
         )
-        group.add_argument("--history-size", type=int, default=1, help="number of texts in a question (default: 1)")
+        group.add_argument(
+            "--history-size", type=int, default=1, help="number of texts in a question (default: 1)"
+        )
         DictionaryAgent.add_cmdline_args(argparser)
         return group
 

@@ -50,7 +50,9 @@ class DialogData:
         if not shared and data_loader is not None:
             pool: dict[Any, Any] = {}
             examples = data_loader(opt.get("datafile"))
-            self.data = [tuple(_interned(message, pool) for message in episode) for episode in _episodes(examples)]
+            self.data = [
+                tuple(_interned(message, pool) for message in episode) for episode in _episodes(examples)
+            ]
         self._examples = sum(map(len, self.data))
 
     def share(self) -> dict[str, Any]:

@@ -288,9 +288,7 @@ def _conversation_turns(line: str) -> list[str]:
         raise _BadDialogLine("JSON", f"{_shown(line)}, expected an object")
     name = next((name for name in _TURNS if name in conversation), None)
     if name is None:
-        raise _BadDialogLine(
-            "dialog", f"missing; expected one of {', '.join(_TURNS)} in {_shown(line)}"
-        )
+        raise _BadDialogLine("dialog", f"missing; expected one of {', '.join(_TURNS)} in {_shown(line)}")
     turns = conversation[name]
     if not isinstance(turns, list) or len(turns) < 2:
         raise _BadDialogLine(name, f"{_shown(turns)}, expected a list of at least two turns")

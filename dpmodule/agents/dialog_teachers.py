@@ -161,7 +161,9 @@ class FbDialogTeacher(DialogTeacher):
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
         for entry, begins in self.file(path).numbered(self.cloze):
             _, labels, reward = entry[:3]
-            if reward is None and (labels or not self.training):  # otherwise the example has nothing to learn from
+            if reward is None and (
+                labels or not self.training
+            ):  # otherwise the example has nothing to learn from
                 entry[2] = 0
             yield entry, begins
 

@@ -156,10 +156,16 @@ class DictionaryAgent(Agent):
             help="tokenizer of texts: re, split, space (default: re)",
         )
         group.add_argument(
-            "--dict-max-ngram-size", type=int, default=-1, help="largest number of tokens in an n-gram; -1: no n-grams (default)"
+            "--dict-max-ngram-size",
+            type=int,
+            default=-1,
+            help="largest number of tokens in an n-gram; -1: no n-grams (default)",
         )
         group.add_argument(
-            "--dict-textfields", default="text,labels", metavar="NAMES", help="fields of a message that are counted"
+            "--dict-textfields",
+            default="text,labels",
+            metavar="NAMES",
+            help="fields of a message that are counted",
         )
         for name, token in _SPECIAL:
             group.add_argument(f"--dict-{name}", default=token, metavar="TOKEN", help=f"default: {token}")
@@ -446,7 +452,9 @@ def _read(path: str) -> Iterator[tuple[str, int]]:
     try:
         text = read_settled(path).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path}: not UTF-8 at byte {error.start}; a dictionary is a text file") from error
+        raise FileFormatError(
+            f"{path}: not UTF-8 at byte {error.start}; a dictionary is a text file"
+        ) from error
     for number, line in enumerate(text.split("\n"), start=1):
         if not line:
             continue

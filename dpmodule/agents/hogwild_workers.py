@@ -1,4 +1,4 @@
-"""`HogwildWorkers`: workers of a `HogwildWorld`, processes or threads, each of which has a copy of a world."""
+"""`HogwildWorkers`: processes or threads of a `HogwildWorld`, each with a copy of the world."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from .worlds import World
 Result = TypeVar("Result")
 
 START, PARLEY, RESET, CHECK, STOP = range(1, 6)
-"""What a worker is told: make the world, parley, begin a new epoch, look whether it is done, and shut down."""
+"""Commands to a worker: make the world, parley, begin a new epoch, check if the epoch is done, shut down."""
 
-_NAMES = {START: "its start", PARLEY: "a parley", RESET: "a reset", CHECK: "a look", STOP: "its shutdown"}
+_NAMES = {START: "its start", PARLEY: "a parley", RESET: "a reset", CHECK: "a check", STOP: "its shutdown"}
 
 _CHECK_S = 0.5
 _CHECK_EVERY = 256
-"""After how many parleys to look for deaths where nobody ever waits for long."""
+"""Number of parleys between two checks for dead workers if the parent never waits for long."""
 
 _GRACE_S = 1.0
 
 
 @dataclass
 class WorkerSetup:
-    """What a worker does.
+    """Description of a worker.
 
     Args:
-        opt: options of its world; ``batchsize`` above 1: a `BatchWorld` over its copy.
+        opt: options of its world; with ``batchsize`` above 1 it is a `BatchWorld` over the copy.
         index: number of the worker.
     """
 
@@ -66,7 +66,7 @@ class WorkerSetup:
 def _serve(
     end: WorkerEnd, setup: WorkerSetup, world: World | None, note: Callable[[str, int], None] | None = None
 ) -> None:
-    """Be a worker: carry out one order after the other."""
+    """Main loop of a worker: carry out orders."""
     parleys, training = 0, setup.is_training
     while (command := end.receive()) is not None:
         if command == START:
@@ -94,7 +94,7 @@ def _serve(
 
 
 class _SharedItem:
-    """Part of what a world shares, packed alone, so that an error can say what cannot be sent to a process."""
+    """Item of the shared state of a world, pickled alone, so that an error can name what cannot be pickled."""
 
     def __init__(self, owner: str, path: tuple[Any, ...], value: Any) -> None:
         self.owner = owner
@@ -109,20 +109,20 @@ def _shared_items(shared: Mapping[str, Any], path: tuple[Any, ...] = ()) -> Iter
     owner = getattr(shared.get("world_class") or shared.get("class"), "__name__", "world")
     for key, value in shared.items():
         if "world_class" in shared and key in ("agents", "worlds"):
-            for number, each in enumerate(value):
-                yield from _shared_items(each, (*path, key, number))
+            for number, part in enumerate(value):
+                yield from _shared_items(part, (*path, key, number))
         else:
             yield _SharedItem(owner, (*path, key), value)
 
 
 def _serve_process(channel: Channel, mailboxes: Mailboxes, setup: WorkerSetup) -> None:
-    gc.freeze()  # a collection would write to every page that a forked worker shares with its parent
+    gc.freeze()  # garbage collection would write to every page that a forked worker shares with its parent
     _serve(WorkerEnd(mailboxes, setup.index, channel.fileno()), setup, None, channel.note)
     mailboxes.close()
 
 
 class _ProcessWorkers:
-    """Workers that are processes."""
+    """Worker processes."""
 
     may_spin = True
     start_s = START_S
@@ -131,7 +131,7 @@ class _ProcessWorkers:
         self._supervisor = Supervisor("hogwild", method, grace_s=_GRACE_S)
 
     def start(self, mailboxes: Mailboxes, setups: Sequence[WorkerSetup]) -> list[int]:
-        """Start the workers, and return what becomes readable when one ends."""
+        """Start the workers, and return descriptors that become readable when one ends."""
         setup = setups[0]
         try:
             for setup in setups:
@@ -142,15 +142,15 @@ class _ProcessWorkers:
         return [fd for child in self._supervisor.children for fd in (child.fileno(), child.sentinel)]
 
     def failure(self) -> BaseException | None:
-        """Return why a worker failed, None if none has."""
+        """Return the exception of a failed worker, None if no worker has failed."""
         return self._supervisor.failure()
 
     def stuck(self, worker: int, how: str) -> BaseException:
-        """Return the error for a worker that hangs, with its Python stack."""
+        """Return the error for a stuck worker, with its Python stack."""
         return self._supervisor.children[worker].stuck(how)
 
     def close(self) -> bool:
-        """End the workers; say whether they are gone."""
+        """End the workers; return True if they have ended."""
         self._supervisor.close()
         return True
 
@@ -159,7 +159,7 @@ class _ProcessWorkers:
 
 
 class _ThreadWorkers:
-    """Workers that are threads of this process; their copies are made one after the other, before any starts."""
+    """Worker threads of this process; their worlds are made one after the other, before any thread starts."""
 
     may_spin = False
     start_s = 0.0
@@ -170,10 +170,16 @@ class _ThreadWorkers:
         self._alarm = Signal.create()
 
     def start(self, mailboxes: Mailboxes, setups: Sequence[WorkerSetup]) -> list[int]:
-        """Start the workers, and return what becomes readable when one fails."""
+        """Start the workers, and return a descriptor that becomes readable when one fails."""
         worlds = [setup.world() for setup in setups]
         for setup, world in zip(setups, worlds):
-            args = (WorkerEnd(mailboxes, setup.index, may_spin=False), setup, world, self._errors, self._alarm)
+            args = (
+                WorkerEnd(mailboxes, setup.index, may_spin=False),
+                setup,
+                world,
+                self._errors,
+                self._alarm,
+            )
             name = f"hogwild-{setup.index}"
             self._threads.append(threading.Thread(target=_serve_thread, args=args, name=name, daemon=True))
         for thread in self._threads:
@@ -181,18 +187,18 @@ class _ThreadWorkers:
         return [self._alarm.read]
 
     def failure(self) -> BaseException | None:
-        """Return why a worker failed, None if none has."""
+        """Return the exception of a failed worker, None if no worker has failed."""
         return self._errors[0] if self._errors else None
 
     def stuck(self, worker: int, how: str) -> BaseException:
-        """Return the error for a worker that hangs, with its Python stack."""
+        """Return the error for a stuck worker, with its Python stack."""
         thread = self._threads[worker]
         frame = sys._current_frames().get(thread.ident or 0)
         stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
         return WorkerStuck(f"worker {worker} {thread.name!r} (a thread) {how}; its Python stack:\n{stack}")
 
     def close(self) -> bool:
-        """Wait for the end of workers that have been told to end; say whether they have."""
+        """Wait for workers that have been told to end; return True if they have ended."""
         deadline = time.monotonic() + _GRACE_S
         for thread in self._threads:
             if thread.ident is not None:
@@ -214,16 +220,16 @@ def _serve_thread(
 
 
 def _close_if_owner(parent_end: ParentEnd, owner: int) -> None:
-    if os.getpid() == owner:  # and not a process that was forked from it
+    if os.getpid() == owner:  # not in a process forked from it
         parent_end.close()
 
 
 class HogwildWorkers:
-    """Workers, and what their parent tells them and hears of them.
+    """A pool of workers, controlled by their parent.
 
     Args:
-        timeout_s: how long one may take for an order while its parent waits, in seconds.
-        ahead: how many parleys one may be given at most before it has done the first of them.
+        timeout_s: longest time of an order while the parent waits, in seconds.
+        ahead: largest number of parleys that a worker has before it has done the first one.
     """
 
     def __init__(self, setups: Sequence[WorkerSetup], mode: str, timeout_s: float, ahead: int) -> None:
@@ -248,10 +254,10 @@ class HogwildWorkers:
             raise
 
     def release(self, ahead: bool) -> None:
-        """Have a worker parley; wait until there is one that is free for it.
+        """Let a worker parley; wait until one is free.
 
         Args:
-            ahead: whether one is free that still has to do a parley.
+            ahead: whether a worker with a pending parley counts as free.
         """
         parent_end = self._parent_end
         self._count += 1
@@ -263,10 +269,10 @@ class HogwildWorkers:
         parent_end.send(worker, PARLEY)
 
     def wait_idle(self, timeout_s: float | None = None) -> None:
-        """Wait until no worker has anything to do.
+        """Wait until all workers are idle.
 
         Args:
-            timeout_s: how long one may take, if not as long as usual.
+            timeout_s: timeout in place of the usual one, in seconds.
         """
         self._check_open()
         usual, self._timeout_s = self._timeout_s, self._timeout_s if timeout_s is None else timeout_s
@@ -276,7 +282,7 @@ class HogwildWorkers:
             self._timeout_s = usual
 
     def broadcast(self, command: int) -> None:
-        """Give a command to all workers, after what they are at, and wait until all have carried it out."""
+        """Send a command to all workers once they are idle, and wait until all have carried it out."""
         self.wait_idle()
         self._send_all(command)
         self.wait_idle()
@@ -286,11 +292,11 @@ class HogwildWorkers:
             self._parent_end.send(worker, command)
 
     def seem_done(self) -> bool:
-        """Say whether every worker said after its last parley that there is nothing left for it."""
+        """Return True if no worker had anything left after its last order."""
         return self._parent_end.all_at_end()
 
     def is_over(self) -> bool:
-        """Ask the workers whether there is nothing left for any of them; busy ones only if all others say so."""
+        """Return True if no worker has anything left; busy workers are asked only if all others are done."""
         self._check_open()
         while True:
             idle = self._parent_end.idle()
@@ -305,7 +311,7 @@ class HogwildWorkers:
                 self._await(partial(self._parent_end.more_idle_than, len(idle)))
 
     def epochs_ended(self) -> int:
-        """Return how many parleys have been the last ones of an epoch, in training."""
+        """Return the number of parleys that were the last ones of an epoch, in training."""
         return self._parent_end.epochs_ended()
 
     def stop(self) -> None:
@@ -318,7 +324,7 @@ class HogwildWorkers:
             self.close()
 
     def close(self) -> None:
-        """End the workers, whatever they are at; further calls do nothing."""
+        """End the workers, even busy ones; further calls do nothing."""
         if not self.is_open:
             return
         self.is_open = False
@@ -329,7 +335,7 @@ class HogwildWorkers:
     # waiting
 
     def _await(self, found: Callable[[], Result | None]) -> Result:
-        """Return what a function finds on the board; wait until it finds something."""
+        """Call a function until its result is not None, and return it; wait in between."""
         news = self._parent_end.spin(found)
         while news is None:
             news = self._parent_end.wait(found)
@@ -342,16 +348,16 @@ class HogwildWorkers:
             raise StateError(_ended_text(self._failure)) from self._failure
 
     def _check(self) -> None:
-        """Look whether a worker has ended, or makes no progress."""
+        """Raise if a worker has ended or makes no progress."""
         self._check_open()
         if (error := self._group.failure()) is not None:
             self._fail(error)
         self._next_check = time.monotonic() + min(_CHECK_S, self._timeout_s / 4)
         for worker in self._parent_end.busy():
             if self._progress.is_stuck(worker, self._parent_end.done(worker), self._timeout_s):
-                doing = _NAMES[self._parent_end.command(worker)]
+                current = _NAMES[self._parent_end.command(worker)]
                 self._fail(
-                    self._group.stuck(worker, f"has not finished {doing} within {self._timeout_s:g} s")
+                    self._group.stuck(worker, f"has not finished {current} within {self._timeout_s:g} s")
                 )
 
     def _fail(self, error: BaseException) -> NoReturn:
@@ -362,5 +368,5 @@ class HogwildWorkers:
 
 def _ended_text(failure: BaseException | None) -> str:
     if failure is None:
-        return "the HogwildWorld has been shut down; make a new one"
-    return f"the workers of the HogwildWorld ended because of {type(failure).__name__}: {failure}; make a new one"
+        return "the HogwildWorld has been shut down; create a new one"
+    return f"the workers of the HogwildWorld ended because of {type(failure).__name__}: {failure}; create a new one"

@@ -18,12 +18,12 @@ An idle worker polls ``order``, and a parent that needs a worker polls every ``d
        ^                                                                                           |
        +------ its signal (the other side, having written, saw `sleeps`), a death, or POLL_S -------+
 
-A worker signals when it becomes idle. A processor may reorder the other side's read of ``sleeps`` before its write; then
-no signal is sent, and the sleeper wakes up after `POLL_S`.
+A worker signals when it becomes idle. A processor may reorder the other side's read of ``sleeps`` before its write;
+then no signal is sent, and the sleeper wakes up after `POLL_S`.
 
 A wake-up is expensive: the worker whose processor the parent takes finds its caches and its page table cold. On a
-virtual machine that took 0.1 ms for a parley of 0.2 ms. So a worker with short parleys is sent several ahead, as many as
-it writes to ``wants``: those that take `AHEAD_S` together.
+virtual machine that took 0.1 ms for a parley of 0.2 ms. So a worker with short parleys is sent several ahead, as many
+as it writes to ``wants``: those that take `AHEAD_S` together.
 """
 
 from __future__ import annotations

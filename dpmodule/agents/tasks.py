@@ -258,7 +258,8 @@ def _draw_texts(
         tries += 1
         if tries == _MAX_TRIES and not found:
             raise ArgumentError(
-                f"task {task}: none of {_MAX_TRIES} texts of {len(words)} different words belongs to the split {split!r}; "
+                f"task {task}: none of {_MAX_TRIES} texts of {len(words)} different words belongs to the split "
+                f"{split!r}; "
                 "make them longer, or take more words"
             )
     return found

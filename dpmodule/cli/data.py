@@ -223,8 +223,8 @@ def _size(samples: Samples) -> str:
 
 def _empty_split_error(args: argparse.Namespace, samples: Samples, what: str) -> str:
     if samples.validation is not None:
-        validation_column = "every sample" if what == "training" else "no sample"
-        return f"--validation-column {args.validation_column} marks {validation_column} of {samples.name}: none is left for {what}"
+        marked = "every sample" if what == "training" else "no sample"
+        return f"--validation-column {args.validation_column} marks {marked} of {samples.name}; none is left for {what}"
     share = VALIDATION_SHARE if args.validation is None else args.validation
     return f"--validation {share:g} of {len(samples.x)} samples leaves none for training; expected a smaller share"
 
@@ -300,7 +300,7 @@ def read_csv(path: str, label: str | None, validation: str | None) -> Samples:
     """Read a table of numbers, with or without a line of names above.
 
     Args:
-        label: name or number of the column of labels, "none" if there is none; None = the last one that is not `validation`.
+        label: name or number of the column of labels, "none" if there is none; None: the last one other than `validation`.
         held: name or number of the column that marks rows for validation, or None.
     """
     rows = _read_lines(path)

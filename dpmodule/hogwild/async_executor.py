@@ -415,8 +415,8 @@ class AsyncExecutor(Closing):
     def last_snapshot(prefix: Any) -> Snapshot | None:
         """Return the snapshot with the highest number under a prefix, None if there is none.
 
-        It has the attributes `epoch`, `done` (files all of whose lines have been trained on) and `in_progress` (how many
-        lines of each file that has been begun).
+        It has the attributes `epoch`, `done` (files whose lines have all been trained on) and `in_progress` (number of lines
+        trained on of each file that is not done).
 
         Args:
             prefix: as for `snapshot`.

@@ -269,7 +269,8 @@ class _CommandOutput:
             status = self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             raise FileError(
-                f"{self._path}: pipe_command {self._command!r} closed its output and did not end within {_EXIT_TIMEOUT_S:g} s"
+                f"{self._path}: pipe_command {self._command!r} closed its output but did not end within "
+                f"{_EXIT_TIMEOUT_S:g} s"
             ) from error
         if status == 0:
             return

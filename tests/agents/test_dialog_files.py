@@ -224,7 +224,7 @@ def test_malformed_lines_are_left_out_and_counted_once(read, kind, text, told, d
     talk = conversations({"dialog": ["good", "yes"]})
     good = {FB: "1 good\tyes\n", PARLAI: "text:good\tlabels:yes\n", TALK: talk}[kind]
     data = (text if isinstance(text, bytes) else text.encode()) * 2 + good.encode()
-    with pytest.warns(UserWarning, match=r"talk\.txt: 2 malformed lines left out, the first: line") as warned:
+    with pytest.warns(UserWarning, match=r"talk\.txt: 2 malformed lines skipped, the first: line") as warned:
         episodes = read(kind, data, datatype, on_bad_line="skip")
     assert len(warned) == 1
     reward = {"reward": 0} if kind is FB else {}

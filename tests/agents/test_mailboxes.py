@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from dpmodule.agents import mailboxes
+from dpmodule.agents import mailboxes as module
 from dpmodule.agents.mailboxes import Mailboxes, ParentEnd, WorkerEnd
 from dpmodule.streams.synchronization import Signal
 
@@ -111,7 +111,7 @@ def test_orders_arrive_while_both_sides_sleep_and_wake(mailboxes, may_spin):
 
 
 def test_a_bell_that_stays_silent_costs_a_moment(mailboxes, monkeypatch):
-    monkeypatch.setattr(mailboxes, "POLL_S", 0.02)
+    monkeypatch.setattr(module, "POLL_S", 0.02)
     monkeypatch.setattr(Signal, "give", lambda self: None)
     parent_end, found = ParentEnd(mailboxes, may_spin=False), []
     thread = threading.Thread(target=lambda: found.append(WorkerEnd(mailboxes, 0, may_spin=False).receive()))

@@ -182,7 +182,7 @@ def test_fromfile_skips_and_counts_bad_lines(tmp_path):
     (tmp_path / "talk").write_text("text:a\tlabels:b\nnothing\ntext:c\tlabels:d\n")
     with pytest.raises(FileFormatError, match="line 2"):
         create_teacher(f"fromfile:{tmp_path}/talk")
-    with pytest.warns(UserWarning, match="1 malformed line left out"):
+    with pytest.warns(UserWarning, match="1 malformed line skipped"):
         assert create_teacher(f"fromfile:{tmp_path}/talk", on_bad_line="skip").num_examples() == 2
 
 
