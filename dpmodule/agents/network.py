@@ -165,8 +165,8 @@ class Network:
             return Module(generated, names, labels, context=contexts, logger=_quiet)
         if not callable(generated):
             raise ArgumentError(
-                f"sym_gen returned something of type {type(generated).__name__}, expected a Symbol or a function from a "
-                "bucket key to (symbol, data_names, label_names)"
+                f"sym_gen returned something of type {type(generated).__name__}, expected a Symbol or a function from "
+                "a bucket key to (symbol, data_names, label_names)"
             )
         if batch.bucket_key is None:
             raise ArgumentError(

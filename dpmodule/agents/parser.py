@@ -95,7 +95,7 @@ class ParlaiParser(argparse.ArgumentParser):
             "-t",
             "--task",
             metavar="NAMES",
-            help="tasks, separated by commas: built-in ones or package.module:Class:arguments (default class: DefaultTeacher)",
+            help="tasks, separated by commas: built-in or package.module:Class:arguments (class: DefaultTeacher)",
         )
         group.add_argument(
             "-dt",

@@ -300,8 +300,8 @@ def read_csv(path: str, label: str | None, validation: str | None) -> Samples:
     """Read a table of numbers, with or without a line of names above.
 
     Args:
-        label: name or number of the column of labels, "none" if there is none; None: the last one other than `validation`.
-        held: name or number of the column that marks rows for validation, or None.
+        label: name or number of the label column, "none" if there is none; None: the last one other than `validation`.
+        validation: name or number of the column that marks rows for validation; None: there is none.
     """
     rows = _read_lines(path)
     words = _VALIDATION_WORDS if validation is not None else {}

@@ -415,8 +415,8 @@ class AsyncExecutor(Closing):
     def last_snapshot(prefix: Any) -> Snapshot | None:
         """Return the snapshot with the highest number under a prefix, None if there is none.
 
-        It has the attributes `epoch`, `done` (files whose lines have all been trained on) and `in_progress` (number of lines
-        trained on of each file that is not done).
+        It has the attributes `epoch`, `done` (files that are done) and `in_progress` (number of lines trained on of each
+        other file).
 
         Args:
             prefix: as for `snapshot`.

@@ -263,5 +263,7 @@ def test_rows_and_workers_have_places_of_their_own(workers):
     assert place["index"] == 6
     assert len(place["rows"]) == 2 * workers
     assert sorted(row[0] for row in place["rows"])[-2:] == [4, 5]
-    with pytest.raises(ArgumentError, match=f"places are those of {2 * workers} copies, and there are 3"):
+    with pytest.raises(
+        ArgumentError, match=f"positions belong to {2 * workers} copies of the teacher, expected 3"
+    ):
         EpisodePositions(3, place["rows"])

@@ -387,7 +387,7 @@ def test_bad_options_and_agents_are_refused():
     opt = options()
     with pytest.raises(ArgumentError, match=r"agent 'alone' \(NoShare\) has no share\(\)"):
         HogwildWorld(opt, DialogPartnerWorld(opt, [Questions(opt), NoShare()]))
-    with hogwild()[0] as world, pytest.raises(ArgumentError, match="HogwildWorld itself"):
+    with hogwild()[0] as world, pytest.raises(ArgumentError, match="world is a HogwildWorld, expected"):
         HogwildWorld(opt, world)
     with pytest.raises(ArgumentError, match="numthreads is -1"):
         create_task({"task": "helpers.hogwild_agents:Questions", "numthreads": -1}, RepeatLabelAgent({}))
