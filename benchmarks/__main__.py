@@ -189,7 +189,7 @@ def write(output: Path, name: str, section: Section, session: Session, aside: bo
         name: of the part.
         section: its figures.
         session: how they were taken.
-        aside: whether they only make a column of this processor and setting.
+        aside: True if they only make a column of this processor and setting.
     """
     if name in machines.PARTS:
         versions = {

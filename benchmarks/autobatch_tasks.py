@@ -41,7 +41,7 @@ EXAMPLES = {
 
 
 def batch_size(task: str) -> int:
-    """Return how many examples of a task hold BATCH_SIZE sentences."""
+    """Return the number of examples of a task that hold BATCH_SIZE sentences."""
     return BATCH_SIZE // TOGETHER if EXAMPLES[task] == "together" else BATCH_SIZE
 
 

@@ -203,7 +203,7 @@ def renewed(text: str, results: Mapping[str, Any]) -> str:
 
 
 def renew(root: Path, file: Path) -> list[str]:
-    """Write the figures of all pages anew by those of a file, and return what no longer holds."""
+    """Write the figures of all pages again from those of a file, and return what no longer holds."""
     results = json.loads(file.read_text(encoding="utf-8"))
     for page in pages(root):
         before = page.read_text(encoding="utf-8")

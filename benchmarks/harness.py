@@ -140,7 +140,7 @@ class Session:
 
     Attributes:
         rounds: measurements of each side.
-        quick: whether only to see that everything runs, on short epochs; targets are then not held.
+        quick: True if only to see that everything runs, on short epochs; targets are then not held.
         against: interpreters by the package that they have, one of `PACKAGES`; see `Worker` for "before".
         setting: instructions and threads of all sides.
         versions: of the packages that were looked for; None = their interpreter has none.
@@ -208,7 +208,7 @@ class Session:
 
     @property
     def settles(self) -> bool:
-        """Whether turns have to `settle`: there are threads besides the one that works."""
+        """True if turns have to `settle`: there are threads besides the one that works."""
         return self.setting.threads != "1"
 
     def short(self, count: int, least: int = 1) -> int:
@@ -253,7 +253,7 @@ def _version(python: str, package: str) -> str | None:
 
 
 def with_before(wanted: Mapping[str, Sequence[Any]], *names: str) -> dict[str, Sequence[Any]]:
-    """Return sides, and those of the names given once more for another revision, called "before_" and the name."""
+    """Return sides, and those of the names given again for another revision, called "before_" and the name."""
     return {**wanted, **{f"before_{name}": wanted[name] for name in names}}
 
 
@@ -305,8 +305,8 @@ def in_turns(
     Args:
         sides: by name, what makes one measurement and returns milliseconds by clock, and may be more.
         rounds: measurements of each.
-        warm: how many further ones come first and are dropped.
-        settle: whether one more is dropped in each turn, while which threads of the side before come to rest, that
+        warm: number of further rounds that come first and are dropped.
+        settle: True if one more is dropped in each turn, while which threads of the side before come to rest, that
             looked out for more work, and this side's wake up.
     """
     found: dict[str, Times] = {name: {"wall": [], "cpu": []} for name in sides}

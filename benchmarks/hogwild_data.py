@@ -11,7 +11,7 @@ from .hogwild_tasks import FIELDS, NUMBERS, ROWS, VOCABULARY, Lines, Task
 __all__ = ["lines", "write"]
 
 HEAD = 3.7
-"""How many of the most frequent words are about equally frequent."""
+"""Number of the most frequent words, which are about equally frequent."""
 
 POLAR, FIRST_POLAR = 5_000, 200
 """Words that a class prefers to the other, so many for each, from this one on, those of the classes in turn."""

@@ -43,7 +43,7 @@ class Slot:
     Attributes:
         name: of the input that it feeds.
         type: "uint64" or "float".
-        is_dense: whether each line has as many values.
+        is_dense: True if each line has as many values.
     """
 
     name: str

@@ -43,7 +43,7 @@ class _Window:
         dtype: type of the numbers.
         shape: the tensor's shape.
         strides: the tensor's strides.
-        offset: how many numbers come before the first one.
+        offset: number of numbers before the first one.
     """
 
     block: int
@@ -80,8 +80,8 @@ class _Call:
         kwargs: its arguments by name.
         result: what it returned.
         writes: blocks whose contents it may have changed.
-        looks: whether all that it returned are views of memory that was there, which it left as it was.
-        grad: whether gradients were being recorded, by which some kernels choose what they keep.
+        looks: True if all that it returned are views of memory that was there, which it left as it was.
+        grad: True if gradients were being recorded, by which some kernels choose what they keep.
     """
 
     name: str
@@ -168,7 +168,7 @@ class Recording(TorchDispatchMode):
         """Return where a tensor lies; other values, and tensors of a layout of the library's own, as they are.
 
         Args:
-            made: whether memory that is not known yet was made by a call.
+            made: True if memory that is not known yet was made by a call.
             value: the value.
         """
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
@@ -243,7 +243,7 @@ def recorded() -> Iterator[Recording]:
         for name, function in functions:
             patched = mock.patch.object(native.core, name, partial(recording.native, name, function))
             stack.enter_context(patched)
-        asked = lambda tensor: recording.data_ptr(original, tensor)  # noqa: E731  # a partial is no method
+        asked = lambda tensor: recording.data_ptr(original, tensor)  # noqa: E731  # a partial is not a method
         stack.enter_context(mock.patch.object(torch.Tensor, "data_ptr", asked))
         stack.enter_context(recording)
         yield recording
@@ -358,7 +358,7 @@ class _Writer:
         """Return the function, `run(given)`, which returns the results.
 
         Args:
-            timed: whether it is also given `tick`, which it calls with the time after each call.
+            timed: True if it is also given `tick`, which it calls with the time after each call.
         """
         body, grad = ["(" + "".join(f"{name}, " for name in self.given.values()) + ") = given"], False
         for line, gone in zip(self.lines, self._gone):

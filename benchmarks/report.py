@@ -52,7 +52,7 @@ class Target:
         value: the figure.
         must: what it must be.
         aim: what it should be.
-        at_most: whether these are upper bounds.
+        at_most: True if these are upper bounds.
     """
 
     what: str
@@ -160,7 +160,7 @@ class Section:
             found: times by side, of the same rounds; those of the other revision are called "before_" and the name.
             name: the side.
             clock: which clock counts, where both were read.
-            unit: how many of its units a millisecond has.
+            unit: number of its units in a millisecond.
         """
         then, now = found.get(f"before_{name}"), found.get(name)
         if not then or not now:

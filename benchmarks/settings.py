@@ -99,7 +99,7 @@ class Setting:
 
     @property
     def limits(self) -> bool:
-        """Whether libraries must do without instructions that the processor has."""
+        """True if libraries must do without instructions that the processor has."""
         return bool(self.isa) and any(
             each.flags <= processor()[1] for each in list(ISAS.values())[list(ISAS).index(self.isa) + 1 :]
         )

@@ -106,7 +106,7 @@ def examples(kind: str, batches: int) -> list[tuple[Any, ...]]:
         kind: "sentences": (words, tags); "equal": the same, of EQUAL_LENGTH words each; "together": the same sentences,
             TOGETHER of them in an example: (words by place, tags by place); "trees": (words, left, right, labels), see
             `_tree`; "parses": (words, actions).
-        batches: how many batches.
+        batches: number of batches.
 
     Raises:
         ValueError: there is no such kind.

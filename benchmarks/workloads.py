@@ -66,7 +66,7 @@ class Workload:
         targets: bounds from the project's plan.
         labels: shape of one example's classes.
         classes: number of classes.
-        trained: whether it is trained, or only predicts.
+        trained: True if it is trained, or only predicts.
     """
 
     name: str

@@ -23,9 +23,9 @@ import torch
 
 import dpmodule as mx
 from dpmodule import ops
+from dpmodule._core.lazy import modules_of
 from dpmodule.autobatch.cell_symbol import BY_SHAPE, NORMALIZING
 from dpmodule.base import MXNetError
-from dpmodule.compat.lazy import modules_of
 from dpmodule.ops.registry import lazy_operators
 from dpmodule.ops.spec import AUX, LABEL, NEVER, PARAM, REQUIRED, SHARE, Env, Input, Op
 
@@ -257,7 +257,7 @@ def _inputs(op: Op, count: int, attrs: dict[str, Any]) -> tuple[Input, ...]:
     """Return the inputs of a call, with their names."""
     if op.variadic is not None and op.variadic.count:
         attrs = {**attrs, op.variadic.count: op.variadic.units(count)}
-    return op.wanted(op.parse(attrs), count)
+    return op.active_inputs(op.parse(attrs), count)
 
 
 def _literal(value: np.ndarray) -> str:

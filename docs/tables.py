@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dpmodule as mx
+from dpmodule._core.environment import VARIABLES
 from dpmodule.base import MXNetError
-from dpmodule.environment import VARIABLES
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ del sys.path[:2]
 BESIDE = ("dpmodule.agents", "dpmodule.autobatch", "dpmodule.params", "dpmodule.types")
 """Public modules that are not attributes of the package until they are imported."""
 
-WITHOUT_NAMES = {"dpmodule.contrib", "dpmodule.mode"}
+WITHOUT_NAMES = {"dpmodule.contrib"}
 """Modules of the package that have no public name of their own: a page of another has what is in them."""
 
 
@@ -267,7 +267,7 @@ def test_every_page_is_in_the_navigation():
 
 def test_files_that_pages_name_exist():
     root = DOCS.parent
-    start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests)/"
+    start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests|tools)/"
     missing = [
         f"{page.relative_to(root)}: {name}"
         for page in (*PAGES, *(root / "notebooks").glob("*.ipynb"))

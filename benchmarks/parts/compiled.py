@@ -16,7 +16,7 @@ __all__ = ["run"]
 _ABOUT = """\
 `Module(compile=True)` hands the network to `torch.compile`, which needs a C++ compiler. A ratio is the time without it
 over the time with it: above 1, compiling gains. "Compiling" is how many seconds longer the first epoch and the first
-prediction take, anew for every shape; "pays after" is after how many batches of training that is earned back."""
+prediction take, again for every shape; "pays after" is the number of training batches that earn it back."""
 
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("mlp", "", {}),

@@ -53,7 +53,7 @@ class Measurement:
         self.session, self.section, self.folder = session, section, folder
 
     def count(self, task: Task) -> int:
-        """Return how many lines an epoch has."""
+        """Return the number of lines of an epoch."""
         return 128 * FILES if self.session.quick else task.examples
 
     def files(self, task: Task) -> list[str]:

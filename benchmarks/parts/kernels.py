@@ -27,7 +27,7 @@ metric, and the handing over to kernels.
 "Peak" is the share of the machine's: operations of the network over the time of the row, or over that of its kernels
 alone, over those of a product of two float32 matrices of 1,024 rows and columns by the faster of torch's `mm` and
 oneDNN, in the same round. Operations are what `Module.explain` counts: a multiplication and an addition are two,
-backward makes each product once more for every factor whose gradient is wanted and everything else once more; updates,
+backward makes each product again for every factor whose gradient is wanted and everything else again; updates,
 metrics and looks at numbers count nothing. "Slowest" are the three kernels that take most of the kernels' time, with
 their shares of it, all calls of a name together, each timed by itself, the least of five times."""
 

@@ -74,7 +74,7 @@ def _imports(session: Session, section: Section) -> None:
 
 
 def _packages(*rest: Any) -> dict[str, Sequence[Any]]:
-    """Return both packages' sides, and ours once more for another revision."""
+    """Return both packages' sides, and ours again for another revision."""
     return with_before({name: ("module", package, *rest) for name, package in _PACKAGES.items()}, "ours")
 
 

@@ -75,11 +75,11 @@ class WordsTeacher(FixedDialogTeacher):
         return dict(self._examples[episode_idx])
 
     def num_examples(self) -> int:
-        """Return how many examples there are."""
+        """Return the number of examples."""
         return len(self._examples)
 
     def num_episodes(self) -> int:
-        """Return how many episodes there are."""
+        """Return the number of episodes."""
         return len(self._examples)
 
 
@@ -263,7 +263,7 @@ def _bare(teacher: Any, agent: Any, examples: int) -> None:
 
 
 def padding(longest: int = 60, rows: int = 32, examples: int = 6000) -> dict[str, int]:
-    """Return how many places of batches are filled up, with and without sorting."""
+    """Return the number of padded positions of the batches, with and without sorting."""
     found = {}
     for name in ("batch", "sorted"):
         opt = {"task": f"{_TASK}:{examples}:{longest}", "datatype": "train:ordered", **_OPTIONS[name]}

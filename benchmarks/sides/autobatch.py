@@ -44,7 +44,7 @@ class Program:
     Args:
         dy: the package.
         task: name of the task.
-        batches: how many there are.
+        batches: number of batches.
         sizes: of the task, where they are not its own.
     """
 
@@ -116,7 +116,7 @@ class Nodes:
         Args:
             kind: "tanh", "add", "product", "affine", "lookup", "concatenate", "lstm", "gru", "matrices", "dropout",
                 "distance", "number" or "numbers".
-            count: how many are made in one graph.
+            count: number of them in one graph.
         """
         self.dy.renew_cg()
         x = self.dy.inputVector([0.5] * 50)
@@ -165,7 +165,7 @@ class Nodes:
         return self.units.initial_state().add_input(x).add_input
 
     def matrices(self, x: Any) -> Any:
-        """Return what multiplies a matrix that is no parameter."""
+        """Return what multiplies a matrix that is not a parameter."""
         return self.dy.inputTensor(np.ones((50, 50))).__mul__
 
     def dropout(self, x: Any) -> Any:

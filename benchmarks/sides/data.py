@@ -62,7 +62,7 @@ class Pictures:
 
     Args:
         path: the record file, without ".rec".
-        drawn: whether order, place and mirroring are random.
+        drawn: True if order, place and mirroring are random.
     """
 
     def __init__(self, path: str, drawn: bool) -> None:
@@ -92,7 +92,7 @@ class Example:
     """What the DataLoader's dataset makes of a record.
 
     Args:
-        drawn: whether place and mirroring are random.
+        drawn: True if place and mirroring are random.
     """
 
     def __init__(self, drawn: bool) -> None:
@@ -117,7 +117,7 @@ class Loaded:
 
     Args:
         path: the record file, without ".rec".
-        drawn: whether order, place and mirroring are random.
+        drawn: True if order, place and mirroring are random.
     """
 
     def __init__(self, path: str, drawn: bool) -> None:

@@ -23,7 +23,7 @@ __all__ = ["SYSTEMS", "prepare"]
 WORKERS, READY = 2, 3
 BATCH, SHAPE = 64, (3, 64, 64)
 STORED = 4
-"""How many batches of images there are; the work on them is light, so that what is left is feeding."""
+"""Number of batches of images; the work on them is light, so that feeding dominates."""
 
 
 class Images(data.Dataset[tuple[torch.Tensor, float]]):

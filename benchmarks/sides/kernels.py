@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dpmodule.compat import torch_private
+from dpmodule._core import torch_private
 
 from ..kernel_calls import Replay, recorded
 from .language import Model
@@ -34,7 +34,7 @@ class Kernels:
 
     Args:
         model: what has the programs; each returns the milliseconds of a batch.
-        batches: how many batches a program runs.
+        batches: number of batches a program runs.
 
     Attributes:
         alone: calls the kernels of the program that was recorded last.

@@ -41,7 +41,7 @@ class Trainer:
         mx: the package.
         workload: the workload, or its name.
         batches: batches in an epoch.
-        contexts: how many CPU contexts a batch is split among.
+        contexts: number of CPU contexts a batch is split among.
         options: further arguments of `Module`.
     """
 
@@ -135,7 +135,7 @@ def bind_once(mx: Any, simple: bool = False) -> dict[str, float]:
 
     Args:
         mx: the package.
-        simple: whether by `Symbol.simple_bind` instead of `Module.bind`.
+        simple: True to bind by `Symbol.simple_bind` instead of `Module.bind`.
     """
     net = NETWORKS["resnet50"](mx, 1000)
     module = None if simple else mx.mod.Module(net)

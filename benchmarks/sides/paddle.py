@@ -2,7 +2,7 @@
 
 Run as ``python -m benchmarks.sides.paddle TASK``, with an interpreter that has PaddlePaddle 3. What is left there of
 AsyncExecutor is the trainer of datasets. It takes programs of the old representation only, for which most operators
-have no Python function any more, so that they are appended by name.
+have no Python function any longer, so that they are appended by name.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Unit(nn.Module):
         sizes: channels of each convolution.
         kernels: kernel of each.
         stride: stride of the first one.
-        short: whether there is a convolution beside them.
+        short: True if there is a convolution beside them.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class ResNet(nn.Module):
         classes: number of classes.
         sizes: channels of each stage.
         units: residual units of each stage.
-        large: whether it has the stem for large images.
-        deep: whether units are of three convolutions, the last one four times as wide.
+        large: True if it has the stem for large images.
+        deep: True if units are of three convolutions, the last one four times as wide.
     """
 
     def __init__(

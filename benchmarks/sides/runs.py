@@ -22,13 +22,13 @@ from .serve import Clock, serve
 __all__ = ["CLIP", "EVERY", "KINDS", "TIMES", "Run"]
 
 EVERY = 50
-"""How many batches lie between two saves."""
+"""Number of batches between two saves."""
 
 CLIP = 1.0
 """Greatest length of all gradients together."""
 
 TIMES = 4
-"""How many batches are added up."""
+"""Number of batches that are added up."""
 
 KINDS = ("plain", "safe", "accumulated", "whole")
 """Ways to train: as it is; saved, clipped and looked at; batches added up; and one batch in place of these."""

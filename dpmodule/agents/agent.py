@@ -19,8 +19,8 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
+from .._files import read_committed
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import read_settled
 
 _KNOWN_OPTIONS = (
     "batch_sort",
@@ -154,7 +154,7 @@ def _is_json(value: Any) -> bool:
 
 def load_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the options of a file."""
-    data = read_settled(path)
+    data = read_committed(path)
     try:
         options = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -13,9 +13,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from .._files import read_committed, write_set
 from ..base import FileFormatError
+<<<<<<< HEAD
 from ..files import read_settled, write_set
 from .agent import Agent, dump_options, int_option, options_file
+=======
+from .agent import Agent, options_file, packed_options, whole
+>>>>>>> main
 from .dictionary import DictionaryAgent
 
 Message = dict[str, Any]
@@ -242,7 +247,7 @@ def _lines(path: str | None) -> Sequence[str]:
     if not path:
         return ()
     try:
-        text = read_settled(path).decode("utf-8-sig")
+        text = read_committed(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(
             f"{path}: not UTF-8 at byte {error.start}; expected a candidate in each line"

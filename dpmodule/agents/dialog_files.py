@@ -13,8 +13,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .._files import regular_file
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import regular_file
 
 Entry = list[Any]
 """Text, labels, reward and candidates, where the last ones may be missing; subclasses of teachers may modify it."""

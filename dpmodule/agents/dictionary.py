@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .._files import read_committed, write_atomically
 from ..base import ArgumentError, FileFormatError
-from ..files import read_settled, write_atomically
 from .agent import Agent
 
 _WORDS = re.compile(r"\w+|[^\w\s]|\n")
@@ -450,7 +450,7 @@ def _int_option(opt: Mapping[str, Any], name: str, default: int) -> int:
 def _read(path: str) -> Iterator[tuple[str, int]]:
     """Yield the tokens of a file with their counts."""
     try:
-        text = read_settled(path).decode("utf-8", "surrogatepass")
+        text = read_committed(path).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise FileFormatError(
             f"{path}: not UTF-8 at byte {error.start}; a dictionary is a text file"

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from .._devices.shared_memory import shared_bytes
 from ..base import ArgumentError
-from ..devices.shared_memory import shared_bytes
 
 
 class DataLoader:

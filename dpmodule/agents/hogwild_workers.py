@@ -15,8 +15,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar
 
+from .._devices import generators
 from ..base import StateError
-from ..devices import generators
 from ..streams.child import Channel
 from ..streams.errors import UnpicklableError, WorkerStuck
 from ..streams.launch import pack_target

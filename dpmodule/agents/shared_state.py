@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from .._devices.shared_memory import shared_bytes
 from ..base import ArgumentError, DTypeError
-from ..devices.shared_memory import shared_bytes
 from ..streams.synchronization import ProcessLock, SharedCounter
 
 

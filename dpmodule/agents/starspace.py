@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from .. import symbol as sym
+from .._files import regular_file
 from ..base import ArgumentError
-from ..files import regular_file
 from ..io import DataBatch
 from ..ndarray import NDArray
 from . import vectors

@@ -18,8 +18,8 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from .._files import regular_file
 from ..base import ArgumentError
-from ..files import regular_file
 from .dialog_teachers import ConversationTeacher, FbDialogTeacher
 from .teachers import FixedDialogTeacher
 

@@ -18,8 +18,8 @@ from .errors import (
     ForeignValueError,
     NegativeIndexError,
     ShapeError,
-    foreign_value,
     user_line,
+    wrong_type,
 )
 
 
@@ -38,7 +38,7 @@ def number(value: Any, what: str) -> float:
             ) from None
         except (TypeError, ValueError, RuntimeError):  # torch raises the last one
             pass
-    raise foreign_value(what, value, "is no number")
+    raise wrong_type(what, value, "is no number")
 
 
 def numbers(value: Any, what: str) -> NDArray[Any]:
@@ -101,17 +101,17 @@ def flag(value: Any, what: str) -> bool:
     found = value if isinstance(value, np.bool_) else as_label(value)
     if isinstance(found, (int, np.bool_)):
         return bool(found)
-    raise foreign_value(what, value, "is neither True nor False")
+    raise wrong_type(what, value, "is neither True nor False")
 
 
 def text(value: Any, what: str) -> str:
     """Return a text."""
     if isinstance(value, str):
         return value
-    raise foreign_value(what, value, "is no text")
+    raise wrong_type(what, value, "is no text")
 
 
-def line_text(value: Any, what: str) -> str:
+def single_line_text(value: Any, what: str) -> str:
     """Return a text that a line of a model file can hold."""
     found = text(value, what)
     if "\n" in found or any("\ud800" <= character <= "\udfff" for character in found):
@@ -129,12 +129,12 @@ def file_name(value: Any, what: str) -> str:
         if "\0" in found or any("\ud800" <= character < "\udc80" for character in found):
             raise ArgumentError(f"{what}: no file can be named {found!r} (at {user_line()})")
         return found
-    raise foreign_value(what, value, "is no name of a file")
+    raise wrong_type(what, value, "is no name of a file")
 
 
-def place(value: Any, size: int, what: str) -> int:
+def as_index(value: Any, size: int, what: str) -> int:
     """Return a place in a list, an integer from 0 on."""
-    found = whole(value, what)
+    found = as_integer(value, what)
     if found < 0:
         raise NegativeIndexError(f"{what}: can't convert negative value {found} (at {user_line()})")
     if found >= size:
@@ -146,14 +146,14 @@ TOO_LARGE = 1 << 31
 """Sizes and attributes are numbers of 32 bits in the native engine."""
 
 
-def whole(value: Any, what: str) -> int:
+def as_integer(value: Any, what: str) -> int:
     """Return a plain integer; floats such as 2.0 count, as iterators of arrays give labels."""
     if type(value) is int:
         return value
     found = as_label(value)
     if isinstance(found, int):
         return found
-    raise foreign_value(what, value, "is no integer")
+    raise wrong_type(what, value, "is no integer")
 
 
 def as_label(value: Any) -> Any:
@@ -172,7 +172,7 @@ def one_or_several(value: Any, what: str) -> Any:
         try:
             iter(found)
         except TypeError:
-            raise foreign_value(what, value, "is no integer and no list of integers") from None
+            raise wrong_type(what, value, "is no integer and no list of integers") from None
     return found
 
 
@@ -183,7 +183,7 @@ def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
         isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0
     )
     found = tuple(
-        [size if type(size) is int else whole(size, "dim") for size in (given if is_list else (given,))]
+        [size if type(size) is int else as_integer(size, "dim") for size in (given if is_list else (given,))]
     )
     for size in found:
         if not 0 < size < TOO_LARGE:

@@ -8,27 +8,27 @@ from typing import Any
 
 import torch
 
-from .. import mode as flags
+from .._core import mode as flags
 from ..base import ArgumentError, ShapeError
-from ..executor.body import CompiledBody
+from ..executor.subgraph_function import SubgraphFunction
 from ..graph import Graph, Node
 from ..initializer import Xavier
 from ..ops.shapes import known
 from ..ops.spec import Env
 from ..symbol import Symbol
-from .arguments import TOO_LARGE, flag, text, whole
-from .batched import Batched, as_expression
-from .cell_symbol import CellParameters, RaggedInputs, can_stack, reason_against
+from .arguments import TOO_LARGE, as_integer, flag, text
+from .cell_symbol import CellParameters, RaggedInputs, can_stack, why_not_row_wise
 from .collection import ParameterCollection
-from .errors import foreign_value, user_line
-from .expression import listed
+from .errors import user_line, wrong_type
+from .expression import as_list
 from .session import state
+from .user_function import UserFunction, as_expression
 
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
 
 
-class Cell(Batched):
+class Cell(UserFunction):
     """A symbol as a function of expressions; made by `cell`.
 
     Call it with its inputs by position, in the order of `input_names`, or by name. It returns the expression of its
@@ -79,13 +79,13 @@ class Cell(Batched):
         random = any(op.random for node in graph.nodes for op in node.every_operator())
         losses = [node for node in _every_node(graph) if _ignores_head(node)]
         super().__init__(name or graph.heads[0][0].name, random, bool(losses))
-        # whether the losses themselves pass over rows that are not counted, see `Batched.compute`
+        # whether the losses themselves pass over rows that are not counted, see `UserFunction.compute`
         self._skips_uncounted = all(node.op is not None and node.op.is_loss(node.a) for node in losses)
         self.symbol = symbol
         self._graph, self._loss_outputs, self._rows = graph, loss_outputs, rows
         self._ragged = RaggedInputs(graph)
-        self._body = CompiledBody(graph, self._ragged.storage)
-        self._ways: dict[Any, str] = {}  # by mode and shapes of inputs; see `way`
+        self._body = SubgraphFunction(graph, self._ragged.storage)
+        self._executions: dict[Any, str] = {}  # by mode and shapes of inputs; see `way`
         self._scalars: dict[Any, frozenset[int]] = {}  # by shapes: inputs of one number that have no axes
         self._arguments = CellParameters(symbol, params, inputs, initializer, allow_extra, self._ragged)
         self.collection, self.input_names = self._arguments.collection, self._arguments.input_names
@@ -135,25 +135,25 @@ class Cell(Batched):
                 raise ShapeError(
                     f"{self.name}: the shape of {name} does not follow from the inputs (at {user_line()})"
                 )
-        self._ways[is_train, tuple(shapes)] = self._choose_way(examples)
+        self._executions[is_train, tuple(shapes)] = self._choose_execution(examples)
         singles = [shape[1:] if shape[0] == 1 else shape for shape in outs]
         return self._ragged.with_lengths(singles, examples, self.name)
 
-    def _choose_way(self, examples: Mapping[str, Shape]) -> str:
+    def _choose_execution(self, examples: Mapping[str, Shape]) -> str:
         if self._rows is True:
             return ""
         if self._rows is False:
             return "one by one: rows=False"
         nominal = self._ragged.without_lengths(examples)
-        reason = reason_against(self._graph, nominal, self._arguments.shapes(), self._ragged.nodes)
+        reason = why_not_row_wise(self._graph, nominal, self._arguments.shapes(), self._ragged.nodes)
         if not reason:
             return ""
         # a retry of what torch.vmap refuses half-way would draw other numbers than the first try
         stacks = can_stack(self._graph) and not self.random and not self._ragged.names
         return f"by torch.vmap: {reason}" if stacks else f"one by one: {reason}"
 
-    def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
-        return self._ways.get((is_train, tuple(shapes)), "")
+    def execution(self, is_train: bool, shapes: Sequence[Shape]) -> str:
+        return self._executions.get((is_train, tuple(shapes)), "")
 
     # calls
 
@@ -221,7 +221,7 @@ class Cell(Batched):
             given = {name: tensor.clone() for name, tensor in given.items()}
         given.update(zip(self._arguments.operands(), parameters))
         env = Env(rows[0].device, generator, is_train, counted=counted)
-        way = self._ways.get((is_train, shapes), "")
+        way = self._executions.get((is_train, shapes), "")
         if not way and (counted is None or self._skips_uncounted):
             return self._call(env, given, data)
         if way.startswith("by") and counted is None:
@@ -231,7 +231,7 @@ class Cell(Batched):
                 Exception
             ) as error:  # torch.vmap refuses in many ways; if the symbol fails, it does below, too
                 reason = " ".join(str(error).split())[:160]
-                self._ways[is_train, shapes] = f"one by one: torch.vmap refuses: {reason}"
+                self._executions[is_train, shapes] = f"one by one: torch.vmap refuses: {reason}"
         return self._one_by_one(env, given, data)
 
     def _call(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
@@ -258,7 +258,7 @@ class Cell(Batched):
 def _example(name: str, shape: Any) -> Shape:
     """Return the shape of an example of an input as plain integers."""
     what = f"cell: shapes of {name}"
-    found = tuple(whole(size, what) for size in listed(what, shape))
+    found = tuple(as_integer(size, what) for size in as_list(what, shape))
     if not all(0 < size < TOO_LARGE for size in found):
         raise ShapeError(f"{what} is {found}, expected positive sizes below {TOO_LARGE} (at {user_line()})")
     return found
@@ -272,7 +272,7 @@ def _every_node(graph: Graph) -> Iterator[Node]:
 
 
 def _ignores_head(node: Node) -> bool:
-    return node.op is not None and not node.op.wants_head(node.a)
+    return node.op is not None and not node.op.needs_head_gradient(node.a)
 
 
 def cell(
@@ -335,11 +335,11 @@ def cell(
         array([1., 1.], dtype=float32)
     """
     if not isinstance(symbol, Symbol):
-        raise foreign_value("cell", symbol, "is no symbol; torch modules and functions become cells by wrap")
+        raise wrong_type("cell", symbol, "is no symbol; torch modules and functions become cells by wrap")
     if not (shapes is None or isinstance(shapes, Mapping)):
-        raise foreign_value("cell: shapes", shapes, "is no dict from inputs to shapes")
+        raise wrong_type("cell: shapes", shapes, "is no dict from inputs to shapes")
     if not (initializer is None or callable(initializer)):
-        raise foreign_value("cell: initializer", initializer, "is none of mx.init")
+        raise wrong_type("cell: initializer", initializer, "is none of mx.init")
     return Cell(
         symbol,
         params,

@@ -16,7 +16,7 @@ import torch
 from ..base import ArgumentError, ShapeError
 from ..context import cpu
 from ..executor import allocate
-from ..executor.storage import Storage, declared_storage, storage_of
+from ..executor.storage_types import StorageTypes, declared_storage_types, infer_storage_types
 from ..graph import Graph, Node, infer_shapes
 from ..initializer import InitDesc
 from ..ndarray import NDArray
@@ -25,12 +25,12 @@ from ..ops.sparse import Ragged
 from ..ops.spec import NEVER, PARAM, SHARE
 from ..symbol import Symbol
 from .arguments import text
-from .collection import HeldCollection, ParameterCollection, find
+from .collection import ExistingParameters, ParameterCollection, find
 from .errors import user_line
-from .expression import listed
+from .expression import as_list
 from .parameters import LookupParameters, Parameters
 from .session import state
-from .storage import ArrayStorage, ParameterStorage, StateStorage, described
+from .storage import ArrayStorage, ParameterStorage, StateStorage, parameter_attributes
 
 Shape = tuple[int, ...]
 
@@ -61,7 +61,7 @@ def can_stack(graph: Graph) -> bool:
     return all(node.op is None or node.op.batch != NEVER for node in graph.nodes)
 
 
-def reason_against(
+def why_not_row_wise(
     graph: Graph,
     examples: Mapping[str, Shape],
     others: Mapping[str, Shape],
@@ -113,7 +113,7 @@ def _reason(node: Node, batched: set[Node], shapes: Mapping[Node, Any]) -> str:
     ndim = len(shapes[node.inputs[0][0]][node.inputs[0][1]] or ())
     if op.name in ("take", "dot"):
         return _reason_of_pair(node, batched)
-    declared = op.wanted(node.a, len(node.inputs))
+    declared = op.active_inputs(node.a, len(node.inputs))
     for (child, _), one in zip(node.inputs, declared):
         if child in batched and one.batch == SHARE:
             return f"shares {one.name} among examples"
@@ -161,9 +161,9 @@ class RaggedInputs:
     """
 
     def __init__(self, graph: Graph) -> None:
-        declared = declared_storage(graph)
+        declared = declared_storage_types(graph)
         self.names = frozenset(name for name, stype in declared.items() if stype == "ragged")
-        self.storage: Storage | None = None
+        self.storage: StorageTypes | None = None
         self.nodes: frozenset[Node] = frozenset()
         self._sources: list[frozenset[str]] = []
         if self.names:
@@ -171,7 +171,7 @@ class RaggedInputs:
 
     def _follow(self, graph: Graph) -> None:
         """Find out which values are ragged, and which inputs say how long the rows of each output are."""
-        storage = storage_of(graph, dict.fromkeys(self.names, "ragged"))
+        storage = infer_storage_types(graph, dict.fromkeys(self.names, "ragged"))
         if storage is None:
             return
         self.storage, reads = storage, set()
@@ -276,7 +276,7 @@ class CellParameters:
         for name in self._states & self.held.keys():
             storage = self.held[name].storage
             if not isinstance(storage, StateStorage):
-                self.held[name].begin_with(StateStorage(storage.name, storage.tensor))
+                self.held[name].replace_storage(StateStorage(storage.name, storage.tensor))
 
     def operands(self) -> dict[str, Parameters]:
         """Return the parameters by name, in the order of the arguments; states are not among them."""
@@ -299,7 +299,7 @@ class CellParameters:
     def _input_names(self, params: Any, inputs: Sequence[str] | None) -> list[str]:
         names = self._graph.argument_names
         if inputs is not None:
-            for name in [text(each, "cell: inputs") for each in listed("cell: inputs", inputs)]:
+            for name in [text(each, "cell: inputs") for each in as_list("cell: inputs", inputs)]:
                 if name not in names:
                     raise ArgumentError(
                         f"cell: inputs names {name!r}, the symbol's arguments are {', '.join(names)}"
@@ -329,8 +329,8 @@ class CellParameters:
         for name in wanted:
             if name in params:
                 self.held[name] = _held(name, params[name], name in self._states)
-                if isinstance(self.collection, HeldCollection):
-                    self.collection.hold(self.held[name])
+                if isinstance(self.collection, ExistingParameters):
+                    self.collection.add_existing(self.held[name])
 
     def make(self, given: Mapping[str, Shape]) -> None:
         """Make the parameters that are missing, now that the shapes of the inputs are known."""
@@ -351,8 +351,8 @@ class CellParameters:
             tensor = value.tensor.to(state.options.device, state.options.dtype)
             made = self.collection.parameter_from_tensor(tensor, name)
             if name in self._states:
-                made.begin_with(StateStorage(made.name(), tensor))
-            described[made.storage] = attributes.get(name, {})
+                made.replace_storage(StateStorage(made.name(), tensor))
+            parameter_attributes[made.storage] = attributes.get(name, {})
             self.held[name] = made
         self.missing = []
 
@@ -363,7 +363,7 @@ def _collection_of(params: Any) -> ParameterCollection:
     if params is None:
         return ParameterCollection()
     if isinstance(params, Mapping):
-        return HeldCollection()
+        return ExistingParameters()
     raise ArgumentError(
         f"cell: params is {type(params).__name__}, expected a ParameterCollection, or a dict of arrays by name"
     )
@@ -373,7 +373,7 @@ def _declared_parameters(graph: Graph) -> set[str]:
     found: set[str] = set()
     for node in graph.nodes:
         if node.op is not None:
-            declared = node.op.wanted(node.a, len(node.inputs))
+            declared = node.op.active_inputs(node.a, len(node.inputs))
             found.update(
                 child.name
                 for (child, _), one in zip(node.inputs, declared)

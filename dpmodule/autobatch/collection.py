@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from ..base import OutOfMemoryError
 from . import text_format
-from .arguments import line_text, number_from, sizes_of, text
-from .errors import ArgumentError, ShapeError, foreign_value, user_line
+from .arguments import number_from, single_line_text, sizes_of, text
+from .errors import ArgumentError, ShapeError, user_line, wrong_type
 from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
 from .session import state
@@ -50,7 +50,7 @@ class ParameterCollection:
         return f"ParameterCollection {self._name} ({len(self._parameters)} parameters, {len(self._lookups)} lookups)"
 
     def _free_name(self, name: str | None, of_parameter: bool) -> str:
-        if name is not None and ("/" in line_text(name, "name") or name.startswith("_")):
+        if name is not None and ("/" in single_line_text(name, "name") or name.startswith("_")):
             raise ArgumentError(
                 f"name {name!r}: Parameter name could not include '/' and '_' at its beginning (at {user_line()})"
             )
@@ -380,7 +380,7 @@ class ParameterCollection:
         """
         state.graph.settle()
         if not isinstance(values, Mapping):
-            raise foreign_value("load_tensors", values, "is no dict from names to tensors")
+            raise wrong_type("load_tensors", values, "is no dict from names to tensors")
         for name, tensor in self.tensors().items():
             if name not in values:
                 raise ArgumentError(f"no value for {name}; there are {', '.join(sorted(values))}")
@@ -398,14 +398,14 @@ Model = ParameterCollection
 """DyNet's old name."""
 
 
-class HeldCollection(ParameterCollection):
+class ExistingParameters(ParameterCollection):
     """A collection of parameters that exist already, for trainers."""
 
-    def hold(self, parameter: Parameters) -> None:
+    def add_existing(self, parameter: Parameters) -> None:
         """Add a parameter, or a state, under the name it has."""
         self._parameters.append(parameter)
 
-    def hold_only(self, parameters: Sequence[Parameters]) -> None:
+    def replace_parameters(self, parameters: Sequence[Parameters]) -> None:
         """Hold these instead of those before."""
         self._parameters[:] = parameters
 
@@ -430,7 +430,7 @@ def as_collection(value: Any, what: str) -> ParameterCollection:
     """Return the collection that was given as the argument `what`."""
     if isinstance(value, ParameterCollection):
         return value
-    raise foreign_value(what, value, "is no ParameterCollection; make one with ParameterCollection()")
+    raise wrong_type(what, value, "is no ParameterCollection; make one with ParameterCollection()")
 
 
 def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
@@ -449,9 +449,7 @@ def _empty(shape: tuple[int, ...]) -> torch.Tensor:
 
 def _dense(tensor: torch.Tensor, folder: str, name: str) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
-        raise foreign_value(
-            "", tensor, "is no torch tensor; arrays become parameters by parameters_from_numpy"
-        )
+        raise wrong_type("", tensor, "is no torch tensor; arrays become parameters by parameters_from_numpy")
     if not tensor.is_contiguous():
         raise ArgumentError(
             f"tensor: its elements do not lie side by side (shape {tuple(tensor.shape)}, strides {tensor.stride()});"

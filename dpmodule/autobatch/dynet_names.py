@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from ..base import FileError
-from .arguments import file_name, flag, number_from, whole
-from .errors import ArgumentError, foreign_value, user_line
+from .arguments import as_integer, file_name, flag, number_from
+from .errors import ArgumentError, user_line, wrong_type
 from .explain import graphviz_text
-from .expression import listed
-from .session import configure, from_command_line, gpus, settings_of
+from .expression import as_list
+from .session import configure, from_command_line, gpus, settings_from
 
 HAVE_CUDA = torch.cuda.is_available()
 """Whether graphs can be on a GPU."""
@@ -37,7 +37,7 @@ class DynetParams:
         Raises:
             ArgumentError: an argument cannot be followed; then all of them stay.
         """
-        self._settings.update(settings_of(sys.argv))
+        self._settings.update(settings_from(sys.argv))
 
     def from_config(self, conf: Mapping[str, Any]) -> None:
         """Take the settings that `dynet_config.get()` returns.
@@ -50,7 +50,7 @@ class DynetParams:
             KeyError: one of these is missing, as in DyNet.
         """
         if not isinstance(conf, Mapping):
-            raise foreign_value("from_config", conf, "is no dict of settings")
+            raise wrong_type("from_config", conf, "is no dict of settings")
         self.set_random_seed(conf["seed"])
         self.set_autobatch(conf["autobatch"])
         self.set_weight_decay(conf["weight_decay"])
@@ -77,7 +77,7 @@ class DynetParams:
         Raises:
             ForeignValueError: it is no integer.
         """
-        self._settings["random_seed"] = whole(random_seed, "random_seed")
+        self._settings["random_seed"] = as_integer(random_seed, "random_seed")
 
     def set_weight_decay(self, weight_decay: float) -> None:
         """Choose the weight decay of new collections.
@@ -101,7 +101,7 @@ class DynetParams:
             ArgumentError: there are fewer GPUs here.
             ForeignValueError: it is no integer.
         """
-        if names := gpus(whole(requested_gpus, "requested_gpus")):
+        if names := gpus(as_integer(requested_gpus, "requested_gpus")):
             self._settings["device"] = names[0]
 
     def set_cpu_mode(self) -> None:
@@ -127,7 +127,7 @@ class DynetParams:
             ArgumentError: there is anything else in the list.
             ForeignValueError: it is no list of integers.
         """
-        mask = [whole(each, "gpu_mask") for each in listed("gpu_mask", gpu_mask)]
+        mask = [as_integer(each, "gpu_mask") for each in as_list("gpu_mask", gpu_mask)]
         if any(each not in (0, 1) for each in mask):
             raise ArgumentError(f"gpu_mask should only contain 0 and 1s, and is {mask} (at {user_line()})")
         if 1 in mask:
@@ -163,7 +163,7 @@ def init_from_params(params: DynetParams) -> None:
     Source: DyNet's `init_from_params`.
     """
     if not isinstance(params, DynetParams):
-        raise foreign_value("init_from_params", params, "is no DynetParams")
+        raise wrong_type("init_from_params", params, "is no DynetParams")
     params.init()
 
 

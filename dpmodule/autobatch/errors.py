@@ -68,7 +68,7 @@ def user_line() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def foreign_value(what: str, value: object, problem: str) -> ForeignValueError:
+def wrong_type(what: str, value: object, problem: str) -> ForeignValueError:
     """Return the error of an argument of a wrong type.
 
     Args:

@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from .. import markup
+from .._core import markup
 from .errors import StateError
-from .graph import RanBatch
+from .graph import ExecutedBatch
 from .ops.spec import shown
 from .python_engine.signature import EXTRA
 from .session import state
 
 
 @dataclass(frozen=True, slots=True)
-class KindRow:
+class OperationRow:
     """What became of the nodes of one kind: of one operation, with equal shapes, parameters and attributes.
 
     Attributes:
         operation: its name; several with "+" between them where the engine has fused them into one.
         label: with shapes.
         why: why these were alone, "" if none was.
-        way: how code of the user's runs a batch, "" for one call.
+        execution: how code of the user's runs a batch, "" for one call.
         repeats: how many were not computed because an equal one was, with the same operands; fused ones count once.
     """
 
@@ -37,7 +37,7 @@ class KindRow:
     mean: float
     alone: int
     why: str = ""
-    way: str = ""
+    execution: str = ""
     repeats: int = 0
 
     def cells(self) -> list[str]:
@@ -48,7 +48,7 @@ class KindRow:
             self.label,
             *counts,
             f"{self.alone:,}" if self.alone else "",
-            "; ".join(filter(None, (self.way, repeats, self.why))),
+            "; ".join(filter(None, (self.execution, repeats, self.why))),
         ]
 
 
@@ -70,7 +70,7 @@ class Explanation:
     is_batched: bool
     nodes: int
     forwards: int
-    rows: tuple[KindRow, ...]
+    rows: tuple[OperationRow, ...]
     sequence: tuple[tuple[str, str, int], ...]
     seconds: Mapping[str, float]
 
@@ -231,7 +231,7 @@ def explain() -> Explanation:
         [('tanh', 1, 8)]
     """
     graph = state.graph
-    batches = graph.ran()
+    batches = graph.executed_batches()
     if not batches:
         was_asked = graph.computed > 0
         raise StateError(
@@ -252,9 +252,9 @@ def explain() -> Explanation:
     )
 
 
-def _rows(batches: Sequence[RanBatch], is_batched: bool) -> list[KindRow]:
+def _rows(batches: Sequence[ExecutedBatch], is_batched: bool) -> list[OperationRow]:
     """Return one row for every kind of node, the largest first."""
-    kinds: dict[object, list[RanBatch]] = {}
+    kinds: dict[object, list[ExecutedBatch]] = {}
     for batch in batches:
         kinds.setdefault(batch.kind, []).append(batch)
     groups = list(kinds.values())
@@ -263,7 +263,7 @@ def _rows(batches: Sequence[RanBatch], is_batched: bool) -> list[KindRow]:
         alone = sum(1 for batch in group if batch.calls == 1)
         reason = _why_alone(group, groups, is_batched) if alone else ""
         rows.append(
-            KindRow(
+            OperationRow(
                 operation=group[0].operation,
                 label=group[0].label,
                 nodes=sum(batch.nodes for batch in group),
@@ -272,20 +272,22 @@ def _rows(batches: Sequence[RanBatch], is_batched: bool) -> list[KindRow]:
                 mean=sum(batch.calls for batch in group) / len(group),
                 alone=alone,
                 why=reason,
-                way=group[0].way,
+                execution=group[0].execution,
                 repeats=sum(batch.repeats for batch in group),
             )
         )
     return sorted(rows, key=lambda row: (-row.nodes, row.label))
 
 
-def _why_alone(group: Sequence[RanBatch], groups: Sequence[Sequence[RanBatch]], is_batched: bool) -> str:
+def _why_alone(
+    group: Sequence[ExecutedBatch], groups: Sequence[Sequence[ExecutedBatch]], is_batched: bool
+) -> str:
     """Return why nodes of a kind were computed by themselves."""
     if not is_batched:
         return "batching is off; see configure(autobatch=True)"
     first = group[0]
-    if first.apart:
-        return f"never batched: {first.apart}"
+    if first.never_batched:
+        return f"never batched: {first.never_batched}"
     if len(group) > 1:
         alone = {batch.forward for batch in group if batch.calls == 1}
         within = any(sum(1 for batch in group if batch.forward == forward) > 1 for forward in alone)
@@ -298,7 +300,7 @@ def _why_alone(group: Sequence[RanBatch], groups: Sequence[Sequence[RanBatch]], 
     return f"the only one of its kind; nearest: {near.label}, which has other {_difference(first, near)}"
 
 
-def _nearest(batch: RanBatch, groups: Sequence[Sequence[RanBatch]]) -> RanBatch | None:
+def _nearest(batch: ExecutedBatch, groups: Sequence[Sequence[ExecutedBatch]]) -> ExecutedBatch | None:
     """Return a batch of another kind that does the same operation, the one most alike."""
     others = [
         each[0] for each in groups if each[0].operation == batch.operation and each[0].kind != batch.kind
@@ -308,7 +310,7 @@ def _nearest(batch: RanBatch, groups: Sequence[Sequence[RanBatch]]) -> RanBatch 
     return max(others, key=lambda other: SequenceMatcher(None, batch.label, other.label).ratio())
 
 
-def _difference(one: RanBatch, other: RanBatch) -> str:
+def _difference(one: ExecutedBatch, other: ExecutedBatch) -> str:
     if one.dims != other.dims or one.out != other.out:
         return "shapes"
     if one.parameters != other.parameters:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from .. import native
-from .arguments import flag, place, whole
+from .arguments import as_index, as_integer, flag
 from .errors import (
     ArgumentError,
     EmptySequenceError,
@@ -25,8 +25,8 @@ from .errors import (
     NotScalarError,
     ShapeError,
     StaleExpressionError,
-    foreign_value,
     user_line,
+    wrong_type,
 )
 from .graph import as_array
 from .ops.binary import CDIV, MINUS, POW, SUM
@@ -48,7 +48,7 @@ def uses_native() -> bool:
     return native.core is not None
 
 
-def fast(name: str, slow: F) -> F:
+def c_version(name: str, slow: F) -> F:
     """Return the form in C of a function in Python, or the function itself without the native extension."""
     core = native.core
     if core is None:
@@ -59,9 +59,9 @@ def fast(name: str, slow: F) -> F:
     return found  # type: ignore[no-any-return]
 
 
-def fast_form(slow: F) -> F:
+def with_c_version(slow: F) -> F:
     """Return the fast form of a function that the extension knows by its name; see `fast`."""
-    return fast(slow.__name__, slow)
+    return c_version(slow.__name__, slow)
 
 
 class _PlainNode:
@@ -101,7 +101,7 @@ class Tensor:
         self.values = values
 
     def _axis(self, dim: int) -> int:
-        return place(dim, self.values.dim() - 1, "dim") + 1
+        return as_index(dim, self.values.dim() - 1, "dim") + 1
 
     def as_numpy(self) -> NDArray[Any]:
         """Return an array.
@@ -142,7 +142,7 @@ class Tensor:
             ForeignValueError: an argument is not an integer.
         """
         axis = self._axis(dim)
-        found, places = self.values.topk(place(num, self.values.shape[axis] + 1, "num"), axis)
+        found, places = self.values.topk(as_index(num, self.values.shape[axis] + 1, "num"), axis)
         return Tensor(found), Tensor(places)
 
     def categorical_sample_log_prob(self, dim: int = 0, num: int = 1) -> Tensor:
@@ -160,7 +160,7 @@ class Tensor:
             BoundsError: there is no such dimension.
             ForeignValueError: an argument is no integer.
         """
-        axis, num = self._axis(dim), whole(num, "num")
+        axis, num = self._axis(dim), as_integer(num, "num")
         if num < 1:
             raise ArgumentError(f"num is {num}, expected 1 or more (at {user_line()})")
         weights = self.values.exp().movedim(axis, -1)
@@ -435,7 +435,7 @@ def node_of(value: Any) -> int:
     """Return the node of an operand."""
     if isinstance(value, Expression):
         return value.enter()
-    raise foreign_value("", value, "is no Expression; make one with scalarInput, inputTensor or parameter")
+    raise wrong_type("", value, "is no Expression; make one with scalarInput, inputTensor or parameter")
 
 
 def append(op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> Expression:
@@ -482,7 +482,7 @@ def plain(op: Operation, x: Any, y: Any, z: Any = ...) -> Expression:
     return apply(op, (x, y) if z is ... else (x, y, z))
 
 
-def single(op: Operation) -> Callable[..., Expression]:
+def unary_operation(op: Operation) -> Callable[..., Expression]:
     """Return the function of an operation that takes one operand and nothing else.
 
     Shape:
@@ -492,7 +492,7 @@ def single(op: Operation) -> Callable[..., Expression]:
     def made(x: Any) -> Expression:
         return apply(op, (x,))
 
-    def spelled_out(x: Any) -> Expression:
+    def without_native(x: Any) -> Expression:
         graph: Any = state.graph
         if get_ident() != graph.owner.ident:
             graph.change_thread()
@@ -508,13 +508,13 @@ def single(op: Operation) -> Callable[..., Expression]:
         graph.flat.append(node)
         return found
 
-    return made if uses_native() else spelled_out
+    return made if uses_native() else without_native
 
 
 def _between(op: Operation, other_way: Callable[[Any, Any], Expression]) -> Callable[[Any, Any], Expression]:
     """Return the operator or function of an operation on two expressions."""
 
-    def spelled_out(x: Any, y: Any) -> Expression:
+    def without_native(x: Any, y: Any) -> Expression:
         graph: Any = state.graph
         version = graph.version
         try:
@@ -532,10 +532,10 @@ def _between(op: Operation, other_way: Callable[[Any, Any], Expression]) -> Call
         flat.append(second)
         return found
 
-    return wraps(other_way)(spelled_out)
+    return wraps(other_way)(without_native)
 
 
-def paired(op: Operation) -> Callable[[_Pair], _Pair]:
+def binary_operation(op: Operation) -> Callable[[_Pair], _Pair]:
     """Return what makes functions of two operands and nothing else faster where there is no native extension."""
     return (lambda made: made) if uses_native() else partial(_between, op)
 
@@ -629,11 +629,11 @@ def append_many(op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] =
 
 
 # these remember what operations add to the graph, by the kinds of their operands
-apply = fast("apply", apply)
-plain = fast("plain", plain)
-append_many = fast("append_many", append_many)
+apply = c_version("apply", apply)
+plain = c_version("plain", plain)
+append_many = c_version("append_many", append_many)
 
-node_of = fast("node_of", node_of)
+node_of = c_version("node_of", node_of)
 
 
 def apply_to_padded(
@@ -663,7 +663,7 @@ def apply_to_padded(
     return apply(op, [apply(RESHAPE, (x,), (shape,)) for x in operands], attrs)
 
 
-def listed(name: str, xs: Iterable[Any]) -> list[Any]:
+def as_list(name: str, xs: Iterable[Any]) -> list[Any]:
     """Return a list."""
     try:
         if not isinstance(xs, Operators):  # which has elements, but is one operand
@@ -671,12 +671,12 @@ def listed(name: str, xs: Iterable[Any]) -> list[Any]:
     except TypeError:
         if isinstance(xs, Iterator):  # the error is its own
             raise
-    raise foreign_value(name, xs, "is no list")
+    raise wrong_type(name, xs, "is no list")
 
 
-def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:
+def non_empty_list(name: str, xs: Iterable[Any]) -> list[Any]:
     """Return a list of operands."""
-    found = listed(name, xs)
+    found = as_list(name, xs)
     if not found:
         raise EmptySequenceError(f"List is empty, nothing to {name}. (at {user_line()})")
     return found
@@ -696,7 +696,7 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
         StaleExpressionError: one belongs to an earlier graph.
         Exception: whatever an operation raises that one depends on.
     """
-    found = listed("forward", exps)
+    found = as_list("forward", exps)
     if found:
         max(found, key=node_of).forward(recalculate)
     if state.graph.has_failed:
@@ -716,7 +716,7 @@ def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:
     Raises:
         ForeignValueError: `exps` is no list of expressions; for others see `forward`.
     """
-    found = listed("values", exps)
+    found = as_list("values", exps)
     forward(found, recalculate)
     return [e.value() for e in found]
 
@@ -733,6 +733,6 @@ def npvalues(exps: Iterable[Expression], recalculate: bool = False) -> list[Arra
     Raises:
         ForeignValueError: `exps` is no list of expressions; for others see `forward`.
     """
-    found = listed("npvalues", exps)
+    found = as_list("npvalues", exps)
     forward(found, recalculate)
     return [e.npvalue() for e in found]

@@ -26,19 +26,19 @@ from .ops.spec import Dim, Operation, shown
 from .storage import ParameterStorage
 
 
-class _Stay:
+class _ThreadEndNotice:
     """Kept in a thread's local memory, which Python frees when the thread ends: then the owner learns of it."""
 
     __slots__ = ("_owner", "_turn")
 
-    def __init__(self, owner: Owner, turn: int) -> None:
+    def __init__(self, owner: OwnerThread, turn: int) -> None:
         self._owner, self._turn = owner, turn
 
     def __del__(self) -> None:
         self._owner.end(self._turn)
 
 
-class Owner:
+class OwnerThread:
     """The thread that a graph belongs to: it alone adds nodes and asks for values.
 
     Attributes:
@@ -58,7 +58,7 @@ class Owner:
         if self.ident != ident:
             self.ident, self.name = ident, current_thread().name
             self._turn += 1
-            self._memory.stay = _Stay(self, self._turn)
+            self._memory.stay = _ThreadEndNotice(self, self._turn)
 
     def end(self, turn: int) -> None:
         """Forget the number of a thread that has ended, if it is still the owner.
@@ -70,21 +70,21 @@ class Owner:
             self.ident = 0
 
 
-class _Holder(Protocol):
+class _NodeHolder(Protocol):
     """A parameter, or a network with its masks of dropout."""
 
     def leave(self, size: int) -> None:
         """Forget nodes from number `size` on: they are no longer in the graph."""
 
 
-class _Entered:
+class _NodeHolders:
     """Those that hold nodes of the graph under construction."""
 
     def __init__(self) -> None:
-        self._held: list[_Holder] = []
+        self._held: list[_NodeHolder] = []
         self._version = -1
 
-    def note(self, held: _Holder, version: int) -> None:
+    def add(self, held: _NodeHolder, version: int) -> None:
         """Remember `held`, which has got a node in the graph of that version."""
         if version != self._version:
             self._held.clear()
@@ -97,7 +97,7 @@ class _Entered:
             each.leave(size)
 
 
-entered = _Entered()
+node_holders = _NodeHolders()
 
 
 class _CalledFunctions(local):
@@ -126,7 +126,7 @@ def called() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RanBatch:
+class ExecutedBatch:
     """A batch that has been run, as both engines describe it; nodes without operands are in none.
 
     Attributes:
@@ -135,8 +135,8 @@ class RanBatch:
         dims: the dimensions of the operands that come from outside.
         calls: how many of these are the same operation, which is what the batch is wide.
         repeats: how many operations were left out because an equal one was computed.
-        apart: why the operation is never batched, "" if it may be.
-        way: how code of the user's is run, "" for one call.
+        never_batched: why the operation is never batched, "" if it may be.
+        execution: how code of the user's is run, "" for one call.
     """
 
     kind: Any
@@ -149,8 +149,8 @@ class RanBatch:
     calls: int
     forward: int
     repeats: int = 0
-    apart: str = ""
-    way: str = ""
+    never_batched: str = ""
+    execution: str = ""
 
     @property
     def label(self) -> str:
@@ -181,16 +181,16 @@ FEW = 4
 """More operands of one shape are shown as one."""
 
 
-def way_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
-    """Return how code of the user's is run, see `RanBatch.way`."""
+def execution_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
+    """Return how code of the user's is run, see `ExecutedBatch.execution`."""
     if not op.name.startswith("cell "):
         return ""
     reference, is_train, inputs = attrs
     owner = reference()
-    return "" if owner is None else owner.way(is_train, [dim.d for dim in dims[:inputs]])
+    return "" if owner is None else owner.execution(is_train, [dim.d for dim in dims[:inputs]])
 
 
-def known_as(name: str) -> str:
+def display_name(name: str) -> str:
     """Return the name of an operation without what the shapes tell: how many operands there are, or a minibatch."""
     return _FORMS.get(name, name.removesuffix("_many"))
 
@@ -236,7 +236,7 @@ class EngineGraph(ABC):
     def __init__(self, options: Options, version: int = 0) -> None:
         self.options, self.version = options, version
         self.is_immediate = self.is_checking = self.was_cut = False
-        self.owner = Owner()
+        self.owner = OwnerThread()
         self._checkpoints: list[tuple[int, Any]] = []
         self._marks_at_backward: Marks = {}
 
@@ -408,7 +408,7 @@ class EngineGraph(ABC):
         size, progress = self._checkpoints.pop()
         self.was_cut = True
         self._cut(size, progress)
-        entered.leave(size)
+        node_holders.leave(size)
 
     @abstractmethod
     def recalculate(self) -> None:
@@ -460,7 +460,7 @@ class EngineGraph(ABC):
             )
 
     @abstractmethod
-    def ran(self) -> list[RanBatch]:
+    def executed_batches(self) -> list[ExecutedBatch]:
         """Return the batches that were run since `renew`, in order."""
 
     @abstractmethod

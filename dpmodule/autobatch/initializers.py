@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from .._files import regular_file
 from ..base import FileError, FileFormatError
-from ..files import regular_file
 from .arguments import file_name, flag, number, number_from, numbers
 from .errors import ArgumentError, ShapeError, user_line
 

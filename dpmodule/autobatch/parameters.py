@@ -11,10 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from . import text_format
-from .arguments import flag, number, numbers, text, whole
-from .errors import BoundsError, NegativeIndexError, ShapeError, StateError, foreign_value, user_line
-from .expression import Expression, fast, handle_of, listed, not_empty, uses_native
-from .graph import entered
+from .arguments import as_integer, flag, number, numbers, text
+from .errors import BoundsError, NegativeIndexError, ShapeError, StateError, user_line, wrong_type
+from .expression import Expression, as_list, c_version, handle_of, non_empty_list, uses_native
+from .graph import node_holders
 from .ops.join import TRANSPOSE
 from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
 from .ops.spec import Dim
@@ -37,7 +37,7 @@ class _GraphParameter(Expression):
     def __init__(self, storage: ParameterStorage) -> None:
         self.become(-1, -1)
         if not isinstance(storage, ParameterStorage):
-            raise foreign_value(
+            raise wrong_type(
                 type(self).__name__,
                 storage,
                 "is no memory of a parameter; make parameters with ParameterCollection.add_parameters",
@@ -57,7 +57,7 @@ class _GraphParameter(Expression):
             f" into it (at {user_line()})"
         )
 
-    def begin_with(self, storage: ParameterStorage) -> None:
+    def replace_storage(self, storage: ParameterStorage) -> None:
         """Take other memory, before anybody has used the parameter."""
         self._storage = storage
 
@@ -70,7 +70,7 @@ class _GraphParameter(Expression):
                 self._check()
                 node = self._add(True)
             self.node, self.version = node, graph.version
-            entered.note(self, graph.version)
+            node_holders.add(self, graph.version)
         return self.node
 
     def _check(self) -> None:
@@ -104,7 +104,7 @@ class _GraphParameter(Expression):
         if self._constant_version != graph.version:
             self._check()
             self._constant, self._constant_version = self._add(False), graph.version
-            entered.note(self, graph.version)
+            node_holders.add(self, graph.version)
         return handle_of(self._constant, graph.version)
 
     def name(self) -> str:
@@ -451,7 +451,7 @@ def _copy(tensor: torch.Tensor) -> Array:
 
 
 def _rows(table: LookupParameters, i: Sequence[int], update: bool = True) -> Expression:
-    rows = not_empty("look up", checked_rows(table, i))
+    rows = non_empty_list("look up", checked_rows(table, i))
     dim, reference = table._attrs
     graph = state.graph
     op = LOOKUP_BATCH if flag(update, "update") else CONST_LOOKUP_BATCH
@@ -459,12 +459,12 @@ def _rows(table: LookupParameters, i: Sequence[int], update: bool = True) -> Exp
     return handle_of(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
 
 
-_updated_rows = fast("lookup_batch", _rows)
+_updated_rows = c_version("lookup_batch", _rows)
 
 
 def checked_rows(table: LookupParameters, rows: Sequence[int]) -> list[int]:
     """Return row numbers as plain integers."""
-    found = [whole(row, table.name()) for row in listed("look up", rows)]
+    found = [as_integer(row, table.name()) for row in as_list("look up", rows)]
     size = len(table)
     for row in found:
         if row < 0:

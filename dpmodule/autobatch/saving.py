@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .._files import finish_commit, read_committed, write_set
 from ..base import FileFormatError
-from ..files import read_settled, settle, write_set
 from . import text_format
 from .arguments import file_name
 from .builders import composed, lstm, rnn
 from .collection import ParameterCollection, as_collection
 from .errors import ForeignValueError, user_line
-from .expression import listed
+from .expression import as_list
 from .parameters import LookupParameters, Parameters
 
 _BUILDERS: dict[str, Any] = {
@@ -56,7 +56,7 @@ def save(basename: str, objects: Iterable[Any]) -> None:
     """
     basename = file_name(basename, "save: basename")
     data, meta = io.BytesIO(), io.BytesIO()
-    for each in listed("save: objects", objects):
+    for each in as_list("save: objects", objects):
         if isinstance(each, (Parameters, LookupParameters)):
             text_format.write_one(data, each.storage, each.name(), isinstance(each, LookupParameters))
             meta.write(_pickled((type(each).__name__, each.name())))
@@ -127,8 +127,8 @@ def load_generator(basename: str, params: ParameterCollection) -> Iterator[Any]:
         FileFormatError: a file is damaged.
     """
     basename, params = file_name(basename, "load: basename"), as_collection(params, "load: params")
-    meta = io.BytesIO(read_settled(f"{basename}.meta"))
-    settle(f"{basename}.data")
+    meta = io.BytesIO(read_committed(f"{basename}.meta"))
+    finish_commit(f"{basename}.data")
     while meta.tell() < len(meta.getbuffer()):
         try:
             entry = _Unpickler(meta).load()

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from .. import native
+from .._devices.generators import generator
+from .._devices.generators import seed as seed_all
 from ..base import did_you_mean, dtype_name
-from ..compat.log import get_logger
 from ..context import Context, cpu, gpu, is_gpu, num_gpus
-from ..devices.generators import generator
-from ..devices.generators import seed as seed_all
-from .arguments import flag, number_from, whole
+from ..log import get_logger
+from .arguments import as_integer, flag, number_from
 from .errors import ArgumentError
 from .graph import EngineGraph, Options
 from .native_engine.graph import NativeGraph
@@ -219,7 +219,7 @@ def configure(
     new_device = options.device if device is None else _device(device)
     new_autobatch = options.autobatch if autobatch is None else flag(autobatch, "autobatch")
     decay = state.weight_decay if weight_decay is None else number_from(weight_decay, 0.0, "weight_decay")
-    seed = 0 if random_seed is None else whole(random_seed, "random_seed")
+    seed = 0 if random_seed is None else as_integer(random_seed, "random_seed")
     if engine is not None:
         state.choose_engine(engine)
     if device is not None:
@@ -261,13 +261,13 @@ def set_random_seed(seed: int) -> None:
     Raises:
         ForeignValueError: `seed` is no integer.
     """
-    seed_all(whole(seed, "random_seed"))
+    seed_all(as_integer(seed, "random_seed"))
 
 
 reset_random_seed = set_random_seed
 
 
-def take_arguments(argv: list[str]) -> dict[str, str]:
+def pop_arguments(argv: list[str]) -> dict[str, str]:
     """Take the ``--dynet-...`` arguments out of a command line.
 
     Returns:
@@ -295,7 +295,7 @@ def take_arguments(argv: list[str]) -> dict[str, str]:
     return found
 
 
-def settings_of(argv: list[str]) -> dict[str, Any]:
+def settings_from(argv: list[str]) -> dict[str, Any]:
     """Take the ``--dynet-...`` arguments out of a command line.
 
     Args:
@@ -305,7 +305,7 @@ def settings_of(argv: list[str]) -> dict[str, Any]:
         What they ask for, as `configure` takes it.
     """
     rest = list(argv)
-    found = take_arguments(rest)
+    found = pop_arguments(rest)
     chosen: dict[str, Any] = {}
     for name, kind in (("autobatch", int), ("random_seed", int), ("weight_decay", float)):
         if name in found:
@@ -338,7 +338,7 @@ def gpus(count: int) -> list[str]:
 
 def from_command_line() -> None:
     """Take DyNet's arguments out of `sys.argv` and follow them; done when the package is imported, and by `init`."""
-    chosen = settings_of(sys.argv)
+    chosen = settings_from(sys.argv)
     if chosen:
         configure(**chosen)
 

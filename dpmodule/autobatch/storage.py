@@ -15,7 +15,7 @@ from .errors import ShapeError, user_line
 Tensor = torch.Tensor
 
 
-def mark_of(tensor: Tensor) -> tuple[int, int]:
+def memory_version(tensor: Tensor) -> tuple[int, int]:
     """Return what tells whether somebody has written to a tensor, or taken another one.
 
     Shape:
@@ -92,7 +92,7 @@ class ParameterStorage:
 
     def mark(self) -> tuple[int, int]:
         """Return what tells whether somebody has written to the value, or put another one in its place."""
-        return mark_of(self.tensor)
+        return memory_version(self.tensor)
 
     def add_gradient(self, gradient: Tensor) -> None:
         """Add to the gradient; the tensor stays the caller's.
@@ -242,7 +242,7 @@ class LookupStorage(ParameterStorage):
         self.add_rows(rows, gradient.index_select(0, rows))
 
 
-described: WeakKeyDictionary[ParameterStorage, Mapping[str, str]] = WeakKeyDictionary()
+parameter_attributes: WeakKeyDictionary[ParameterStorage, Mapping[str, str]] = WeakKeyDictionary()
 """Attributes of the symbol's node that a parameter was made for, such as ``__init__``."""
 
 

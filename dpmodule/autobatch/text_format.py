@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .._devices.single_thread import single_thread
+from .._files import naming_errors, regular_file, write_atomically
 from ..base import FileError, FileFormatError
-from ..devices.single_thread import single_thread
-from ..files import naming_errors, regular_file, write_atomically
-from .arguments import file_name, flag, line_text, text
+from .arguments import file_name, flag, single_line_text, text
 from .storage import ParameterStorage
 
 Array = NDArray[Any]
@@ -117,7 +117,7 @@ class Collection(Protocol):
 
 def save_collection(collection: Collection, fname: str, name: str, append: bool) -> None:
     """Write all parameters of a collection, then all its tables; see `ParameterCollection.save`."""
-    line_text(name, "name")
+    single_line_text(name, "name")
     _save(fname, append, lambda target: write_collection(target, collection, name))
 
 
@@ -133,7 +133,7 @@ def write_collection(target: IO[bytes], collection: Collection, name: str) -> No
 
 def save_one(storage: ParameterStorage, fname: str, key: str, append: bool, is_lookup: bool) -> None:
     """Write one parameter, under another name if `key` gives one."""
-    name = line_text(key, "key") or storage.name
+    name = single_line_text(key, "key") or storage.name
     _save(fname, append, lambda target: write_one(target, storage, name, is_lookup))
 
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 
 from .. import native
-from .arguments import finite, flag, number_from, place
+from .arguments import as_index, finite, flag, number_from
 from .collection import ParameterCollection, as_collection
 from .errors import NonFiniteError, user_line
-from .expression import listed
+from .expression import as_list
 from .parameters import LookupParameters, Parameters
 from .session import state
 from .storage import LookupStorage, ParameterStorage
@@ -279,14 +279,14 @@ class Trainer:
         length = _native_length(native_places) if len(native_places) == len(places) else _length(places)
         if not math.isfinite(length):
             raise NonFiniteError(
-                f"Magnitude of gradient is bad: {length}{self._culprit()} (at {user_line()})"
+                f"Magnitude of gradient is bad: {length}{self._nonfinite_gradient()} (at {user_line()})"
             )
         if length <= self._clip:
             return 1.0
         self._clips += 1
         return self._clip / length
 
-    def _culprit(self) -> str:
+    def _nonfinite_gradient(self) -> str:
         """Return whose gradient is not finite, for an error."""
         for each in self._all_parameters():
             gradient = each.storage.gradient
@@ -399,4 +399,4 @@ def _length(storages: Iterable[ParameterStorage]) -> float:
 
 def _places(given: Sequence[int], size: int, what: str) -> list[int]:
     name = f"update_subset: {what}"
-    return list(dict.fromkeys(place(each, size, name) for each in listed(name, given)))
+    return list(dict.fromkeys(as_index(each, size, name) for each in as_list(name, given)))

@@ -146,7 +146,7 @@ class Checkpoint(Callback):
     After an epoch these files switch together, within an epoch the same with "last" in place of the number::
 
         prefix-symbol.json, prefix-0003.params, prefix-0003.states    as MXNet reads them
-        prefix-0003.run                                               everything else, see `run_file`
+        prefix-0003.run                                               everything else, see `run_format`
 
     Give it as ``fit(checkpoint=...)``; ``fit(resume="auto")`` goes on from the newest state.
 

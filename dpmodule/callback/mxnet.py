@@ -12,8 +12,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .._core.closing import Closing
 from ..base import ArgumentError
-from ..compat.closing import Closing
 from .base import BatchEndParam
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from .. import checkpoint, random
+from .._files import regular_file
 from ..agents.agent import (
     agent_class,
     create_agent,
@@ -23,7 +24,11 @@ from ..agents.agent import (
 from ..agents.create import create_task
 from ..agents.parser import ParlaiParser
 from ..base import ArgumentError, MXNetError
+<<<<<<< HEAD
 from ..files import regular_file
+=======
+from .files import Command
+>>>>>>> main
 from .options import add_options, own_options, table
 from .saved_files import Command
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from .._devices.generators import host
 from ..base import ArgumentError
-from ..devices.generators import host
 from ..graph.node import printable
 from ..recordio.folder import Picture, Recoding, find_pictures, split_pictures, write_pictures
 from ..symbol import Symbol

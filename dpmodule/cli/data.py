@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from .._files import likely_kind, refuse_device, regular_file
 from ..base import ArgumentError, FileFormatError, MXNetError, OutOfMemoryError, ShapeError
-from ..files import likely_kind, refuse_device, regular_file
 from ..io.parsing import ParsedRows, read_libsvm
 
 Array = np.ndarray[Any, Any]

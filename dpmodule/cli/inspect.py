@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .. import checkpoint, context, environment, native, symbol
+from .. import checkpoint, context, native, symbol
+from .._core import environment
+from .._files import regular_file
 from ..base import ArgumentError, FileError, MXNetError, dtype_name
 from ..executor import passes
-from ..files import regular_file
 from ..graph.node import printable
 from ..module import Module
 from ..ndarray import NDArray, safetensors
@@ -228,7 +229,7 @@ def info(args: argparse.Namespace) -> int:
         "CPU": f"{os.cpu_count()} logical cores, {torch.get_num_threads()} torch threads",
         "GPU": _gpus(),
     }
-    if variables := environment.given():
+    if variables := environment.set_variables():
         lines["variables"] = ", ".join(f"{name}={value}" for name, value in variables.items())
     for name, value in lines.items():
         print(f"{name:10} {value}")

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import checkpoint, interop, ndarray, symbol
+from .._files import finish_commit, likely_kind, regular_file, write_atomically
 from ..base import ArgumentError, FileFormatError, MXNetError, dtype_name
-from ..files import likely_kind, regular_file, settle, write_atomically
 from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
 from ..ndarray import NDArray, safetensors
 from ..ndarray.binary_reader import LIST_MAGIC
@@ -78,7 +78,7 @@ def find(path: str, epoch: int | str | None = None) -> ModelLocation:
         raise FileFormatError(
             f"{path}: a folder without {CONFIG_FILE} and {SYMBOL_FILE}, so no model that save_pretrained wrote"
         )
-    settle(path)
+    finish_commit(path)
     if os.path.exists(path):
         return _identify_file(path)
     saved = checkpoint.epochs(path)

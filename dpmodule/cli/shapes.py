@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from .. import context, ndarray
+from .._devices.generators import host
 from ..base import ArgumentError, MXNetError, ShapeError
-from ..devices.generators import host
 from ..graph.node import printable
 from ..ndarray import NDArray
 from ..ops.spec import LABEL, PARAM
@@ -34,7 +34,7 @@ def _inputs_of_kind(kind: str, net: Symbol) -> set[str]:
         child.name
         for node in net.graph.nodes
         if node.op is not None and node.op.variadic is None
-        for (child, _), one in zip(node.inputs, node.op.wanted(node.a))
+        for (child, _), one in zip(node.inputs, node.op.active_inputs(node.a))
         if child.op is None and one.kind == kind
     }
 

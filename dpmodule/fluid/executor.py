@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import random
+from .._core.closing import Closing
 from ..base import ArgumentError, DeviceError, DTypeError, StateError
-from ..compat.closing import Closing
 from ..context import Context, cpu
 from ..executor.sparse_arrays import is_sparse
 from ..hogwild.async_executor import AsyncExecutor as FileExecutor

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
+from .._core import lazy
+from .._files import read_committed
 from ..base import ArgumentError, FileFormatError, StateError
 from ..checkpoint import load_checkpoint, save_checkpoint, states_file
 from ..checkpoint import load_params as load_network_params
-from ..compat import lazy
-from ..files import read_settled
 from ..graph import variable_dtype, variable_shape
 from ..symbol import Group, Symbol
 from .executor import check_initialized, runner_of
@@ -277,4 +277,8 @@ def load_persistables(
     program, prefix = _load("load_persistables", dirname, main_program, filename or "persistables")
     path = states_file(prefix, 0)
     if program.optimizer is not None and os.path.exists(path):
+<<<<<<< HEAD
         runner_of(program).load_states(read_settled(path))
+=======
+        runs_of(program).load_states(read_committed(path))
+>>>>>>> main

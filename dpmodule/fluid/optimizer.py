@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import optimizer as opt
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from ..lr_scheduler import LRScheduler
 from .variable import L2Decay, Parameter, Variable
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+<<<<<<< HEAD
 from ..compat import lazy
 from .program import UniqueNames, default_startup_program
+=======
+from .._core import lazy
+from .program import NameCounts, default_startup_program
+>>>>>>> main
 
 __all__ = ["generate", "guard"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compat import lazy
+from .._core import lazy
 
 _LATER = {
     "async_executor": "AsyncExecutor",

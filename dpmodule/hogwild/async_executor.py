@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from .._core import lazy
+from .._core.closing import Closing
+from .._devices import generators
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
-from ..compat import lazy
-from ..compat.closing import Closing
 from ..context import Context, cpu
-from ..devices import generators
 from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol
@@ -415,8 +415,7 @@ class AsyncExecutor(Closing):
     def last_snapshot(prefix: Any) -> Snapshot | None:
         """Return the snapshot with the highest number under a prefix, None if there is none.
 
-        It has the attributes `epoch`, `done` (files that are done) and `in_progress` (number of lines trained on of each
-        other file).
+        It has the attributes `epoch`, `done` (files that are done) and `in_progress` (lines done of each other file).
 
         Args:
             prefix: as for `snapshot`.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .._core.closing import Closing
 from ..base import ArgumentError, FileFormatError
-from ..compat.closing import Closing
 from ..streams import MultiSlotFunctor, MultiSlotLines, Slot, SlotValues
 from .data_files import ByteSource, FileRange, count_lines, open_part
 

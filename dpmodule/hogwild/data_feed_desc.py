@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from .._files import regular_file
 from ..base import ArgumentError, FileError, FileFormatError, did_you_mean
-from ..files import regular_file
 from ..streams import Slot
 from .prototxt import FieldKind, ParsedValue, ProtoMessage, quoted, read, syntax_error
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
+from .._files import refuse_device
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import refuse_device
 from ..streams.child import Lifeline
 
 _BLOCK_BYTES = 1 << 20

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
+from .._devices import generators
 from ..base import ArgumentError, StateError
 from ..context import cpu
-from ..devices import generators
 from ..module import Module
 from ..module.boundary import BatchBoundary
 from .job import Job, WorkerStats

@@ -18,7 +18,7 @@ from ..base import NonFiniteError, StateError
 from ..context import cpu
 from ..module.boundary import BatchBoundary
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 from ..optimizer.group import slots_of
 from ..optimizer.grouped import GroupedOptimizer
 from .job import Job, WorkerStats
@@ -160,7 +160,7 @@ class _NativeRun:
         done = self._native.updates() - self._updates
         self._updates += done
         if done:
-            written(list(self._plan.tensors))
+            count_write(list(self._plan.tensors))
             if self._optimizer is not None:
                 self._optimizer.add_updates(self._plan.trained, done)
 

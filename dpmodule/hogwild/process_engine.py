@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._devices import generators
+from .._devices.shared_memory import shared_bytes
 from ..base import MXNetError, StateError
 from ..context import cpu
-from ..devices import generators
-from ..devices.shared_memory import shared_bytes
 from ..io import DataDesc
 from ..module import Module
 from ..module.boundary import BatchBoundary

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from .. import checkpoint, run_file
+from .. import checkpoint
+from .._devices import generators
+from .._files import finish_commit
 from ..base import ArgumentError, FileError, FileFormatError
 from ..callback.checkpoint import Checkpoint
-from ..devices import generators
-from ..files import settle
+from ..checkpoint import run_format
 from ..module import Module
 from ..module.run_state import differences, facts, load_optimizer_bytes, optimizer_bytes
 from .data_feed_desc import DataFeedDesc
@@ -210,7 +211,7 @@ def save_snapshot(prefix: str, epoch: int, module: Module, packed: Mapping[str, 
     """Write what `pack_snapshot` returned; the files switch together."""
     prefix = os.fspath(prefix)
     text = io.BytesIO()
-    run_file.write(text, {**packed["run"], "epoch": epoch})
+    run_format.write(text, {**packed["run"], "epoch": epoch})
     arg_params, aux_params = packed["params"]
     checkpoint.save_checkpoint(
         prefix,
@@ -229,13 +230,18 @@ def last_snapshot(prefix: Any) -> Snapshot | None:
     folder = os.path.dirname(prefix) or "."
     if os.path.isdir(folder):
         for epoch in checkpoint.epochs(prefix):
-            settle(checkpoint.run_file(prefix, epoch))
+            finish_commit(checkpoint.run_file(prefix, epoch))
     epochs = Checkpoint(prefix).epochs()
     if not epochs:
         return None
     path = checkpoint.run_file(prefix, epochs[-1])
+<<<<<<< HEAD
     state = run_file.read(path)
     if state.get("kind") != _RUN_KIND:
+=======
+    state = run_format.read(path)
+    if state.get("kind") != _KIND:
+>>>>>>> main
         raise FileFormatError(
             f"{path}: the state of another kind of run, as of fit; expected an AsyncExecutor's snapshot"
         )

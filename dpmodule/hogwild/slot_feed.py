@@ -22,7 +22,7 @@ from ..base import (
     dtype_name,
 )
 from ..context import cpu
-from ..executor.storage import declared_storage
+from ..executor.storage_types import declared_storage_types
 from ..io import DataBatch, DataDesc
 from ..module.class_labels import FedNetwork, find_wrong_label, reads_classes
 from ..ndarray import NDArray
@@ -134,8 +134,13 @@ def feed_of(
     names = [*data_names, *label_names]
     slots = {slot.name: slot for slot in desc.slots}
     attributes = symbol.attr_dict()
+<<<<<<< HEAD
     ragged = {name for name, stype in declared_storage(symbol.graph).items() if stype == "ragged"}
     certain, possible = _arguments_without_slot(symbol, names, given, attributes, ragged)
+=======
+    ragged = {name for name, stype in declared_storage_types(symbol.graph).items() if stype == "ragged"}
+    certain, possible = _without_slot(symbol, names, given, attributes, ragged)
+>>>>>>> main
     variables = [name for name in symbol.list_arguments() if name in names or name in possible]
     _check_slots([*(name for name in names if name not in slots), *certain], slots, variables)
     lines = LineFormat(

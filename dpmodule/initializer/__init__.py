@@ -2,7 +2,7 @@
 
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import base
 from .base import InitDesc as InitDesc
 from .base import Initializer as Initializer
@@ -28,7 +28,7 @@ if typing.TYPE_CHECKING:
 _LATER = {"structured": "Bilinear Constant FusedRNN LSTMBias Load Mixed One Zero"}
 """Public initializers that are imported when they are first asked for, by their module."""
 
-__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER)]
+__all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER)]
 
 # TorchValue is found by its name in graphs, but not shown
 base.registry.add_later(

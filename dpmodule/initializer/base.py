@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .._devices import generators
 from ..base import ArgumentError, DTypeError
-from ..devices import generators
 from ..ndarray import NDArray
 from ..ndarray.convert import jsonable
 from ..registry import Registry

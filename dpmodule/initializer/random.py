@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import torch
 
+from .._devices import generators
 from ..base import ArgumentError, ShapeError
-from ..devices import generators
 from ..ndarray import NDArray
 from .base import Initializer, register
 

@@ -2,7 +2,7 @@
 
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import base
 from .base import EvalMetric as EvalMetric
 from .base import alias as alias
@@ -39,7 +39,7 @@ _LATER = {
 }
 """Metrics that few programs need, by the module that is imported when one of them is asked for."""
 
-__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER)]
+__all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER)]
 
 base.registry.add_later(
     __name__,

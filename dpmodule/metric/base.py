@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 import torch
 
+from .._devices.device_transfer import on_device
+from .._object_state import changes, described, noted, packed_changes, restore
 from ..base import ArgumentError, ShapeError
-from ..devices.device_transfer import on_device
 from ..ndarray import NDArray
 from ..ndarray.ragged import numbers_of
-from ..object_state import changes, described, noted, packed_changes, restore
 from ..registry import Registry
-from .tally import Tally
+from .pending_results import PendingResults
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -50,11 +50,11 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
     if here != there:
         raise ShapeError(f"Shape of labels {here} does not match shape of predictions {there}")
     if wrap:
-        labels, preds = in_list(labels), in_list(preds)
+        labels, preds = as_list(labels), as_list(preds)
     return labels, preds
 
 
-def in_list(arrays: Any) -> Any:
+def as_list(arrays: Any) -> Any:
     """Return a list of arrays as it is, and one array in a list."""
     return arrays if isinstance(arrays, (list, tuple)) else [arrays]
 
@@ -67,15 +67,15 @@ def plain_number(value: object) -> Any:
     return value
 
 
-def _settled(attribute: str, text: str) -> Any:
+def _flushed_property(attribute: str, text: str) -> Any:
     """Return the property that reads and sets a sum or count, after what is still on its device has been added."""
 
     def read(metric: EvalMetric) -> Any:
-        metric._settle()
+        metric._flush()
         return getattr(metric, attribute)
 
     def write(metric: EvalMetric, value: Any) -> None:
-        metric._settle()
+        metric._flush()
         setattr(metric, attribute, value)
 
     return property(read, write, doc=text)
@@ -107,7 +107,7 @@ class EvalMetric:
         super().__init_subclass__(**kwargs)
         for name in ("update", "update_dict"):
             if name in vars(cls):
-                setattr(cls, name, _noting(vars(cls)[name]))
+                setattr(cls, name, _recording_initial(vars(cls)[name]))
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class EvalMetric:
         self.label_names = label_names
         self._has_global_stats = bool(kwargs.pop("has_global_stats", False))
         self._kwargs = kwargs
-        self._tally = Tally()
+        self._pending = PendingResults()
         self.reset()
 
     def __str__(self) -> str:
@@ -129,7 +129,7 @@ class EvalMetric:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: names and values."""
-        from ..markup import table
+        from .._core.markup import table
 
         return table(("metric", "value"), self.get_name_value())
 
@@ -179,7 +179,7 @@ class EvalMetric:
             self._sum += result
             self._global_sum += result
         else:
-            self._tally.add(result)
+            self._pending.add(result)
         self._num += count
         self._global_num += count
 
@@ -202,27 +202,29 @@ class EvalMetric:
         self._global_sum += total
         self._global_num += count
 
-    def _settle(self) -> None:
-        rows = self._tally.drain()
+    def _flush(self) -> None:
+        rows = self._pending.drain()
         if rows is not None:
             self.absorb(rows)
 
-    sum_metric = _settled("_sum", "Sum since the last `reset_local`; reading it waits for the devices.")
-    num_inst = _settled("_num", "Number of instances since the last `reset_local`.")
-    global_sum_metric = _settled(
+    sum_metric = _flushed_property(
+        "_sum", "Sum since the last `reset_local`; reading it waits for the devices."
+    )
+    num_inst = _flushed_property("_num", "Number of instances since the last `reset_local`.")
+    global_sum_metric = _flushed_property(
         "_global_sum", "Sum since the last `reset`; reading it waits for the devices."
     )
-    global_num_inst = _settled("_global_num", "Number of instances since the last `reset`.")
+    global_num_inst = _flushed_property("_global_num", "Number of instances since the last `reset`.")
 
     def reset(self) -> None:
         """Forget everything."""
-        self._tally.clear()
+        self._pending.clear()
         self._sum, self._num, self._global_sum, self._global_num = 0.0, 0, 0.0, 0
 
     def reset_local(self) -> None:
         """Forget what `get` shows, and keep what `get_global` shows."""
-        self._settle()
-        if not self._has_global_stats and (_are_several(self._sum) or _are_several(self._num)):
+        self._flush()
+        if not self._has_global_stats and (_is_multivalued(self._sum) or _is_multivalued(self._num)):
             self.reset()  # which alone knows their form
         else:
             self._sum, self._num = 0.0, 0
@@ -238,7 +240,7 @@ class EvalMetric:
         Raises:
             ArgumentError: an attribute has changed and cannot be kept; names it.
         """
-        self._settle()
+        self._flush()
         before = vars(self).get(_BEFORE)
         if before is None:  # `update` was put into the class, or the object, later
             return packed_changes(self, {}, _NOT_STATE | _CONFIG)[0]
@@ -253,8 +255,8 @@ class EvalMetric:
         Raises:
             ArgumentError: it is the state of another class.
         """
-        self._settle()
-        self._note()
+        self._flush()
+        self._record_initial()
         restore(self, vars(self)[_BEFORE], state, leave_out=_NOT_STATE)
 
     def settings(self) -> list[dict[str, Any]]:
@@ -266,7 +268,7 @@ class EvalMetric:
         """
         return [{"class": type(self).__name__, "name": self.name, "arguments": described(self._kwargs)}]
 
-    def _note(self) -> None:
+    def _record_initial(self) -> None:
         """Note what the metric is like before its first batch."""
         if _BEFORE not in vars(self):
             vars(self)[_BEFORE] = noted(self, _NOT_STATE)
@@ -321,7 +323,7 @@ class EvalMetric:
         if kind.merge is EvalMetric.merge:
             mine, others = {**mine, **self._config()}, {**others, **other._config()}
         for key in [*mine, *(others.keys() - mine.keys())]:
-            if not _alike(mine.get(key), others.get(key)):
+            if not _equal(mine.get(key), others.get(key)):
                 raise ArgumentError(
                     f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: {key} "
                     f"is {mine.get(key)!r} here and {others.get(key)!r} there"
@@ -329,7 +331,7 @@ class EvalMetric:
 
     def _config(self) -> dict[str, Any]:
         """Return the attributes beside sums and counts."""
-        self._settle()
+        self._flush()
         try:
             fresh = copy.deepcopy(self)
         except Exception as error:
@@ -339,7 +341,7 @@ class EvalMetric:
         fresh.reset()
         found = {key: value for key, value in self.__dict__.items() if key not in _NO_CONFIG}
         for key, value in found.items():
-            if not _alike(value, fresh.__dict__.get(key)):
+            if not _equal(value, fresh.__dict__.get(key)):
                 raise ArgumentError(
                     f"metric {self.name!r} cannot be merged: a {type(self).__name__} keeps {key!r} beside sums and "
                     "counts; give the class a method merge(other) that adds those of another"
@@ -385,18 +387,18 @@ class EvalMetric:
 
 
 _BEFORE = "_before_update"
-_NOT_STATE = frozenset({"_tally", _BEFORE})
+_NOT_STATE = frozenset({"_pending", _BEFORE})
 _CONFIG = frozenset({"name", "output_names", "label_names", "_has_global_stats", "_kwargs"})
 _NO_CONFIG = frozenset({"_sum", "_num", "_global_sum", "_global_num", "_kwargs"}) | _NOT_STATE
 
 
-def _noting(update: Callable[..., Any]) -> Callable[..., Any]:
+def _recording_initial(update: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of a metric that adds a batch, and notes what the metric was like before its first one."""
 
     @functools.wraps(update)
     def method(self: EvalMetric, *args: Any, **kwargs: Any) -> Any:
         if _BEFORE not in self.__dict__:
-            self._note()
+            self._record_initial()
         return update(self, *args, **kwargs)
 
     return method
@@ -409,7 +411,7 @@ def _added(total: Any, more: Any) -> Any:
     return total + more
 
 
-def _alike(first: object, second: object) -> bool:
+def _equal(first: object, second: object) -> bool:
     """Whether two values of attributes are equal, also arrays and objects that compare by identity."""
     if first is second:
         return True
@@ -421,7 +423,7 @@ def _alike(first: object, second: object) -> bool:
         return type(first) is type(second)
 
 
-def _are_several(sums: Any) -> bool:
+def _is_multivalued(sums: Any) -> bool:
     return isinstance(sums, (list, tuple, dict)) or np.size(sums) > 1
 
 
@@ -457,13 +459,13 @@ def pairs(labels: Arrays, preds: Arrays) -> list[tuple[torch.Tensor, torch.Tenso
     return found
 
 
-def aligned(metric: str, label: torch.Tensor, pred: torch.Tensor) -> None:
+def check_sizes(metric: str, label: torch.Tensor, pred: torch.Tensor) -> None:
     """Check that there are as many labels as predictions."""
     if label.numel() != pred.numel():
-        raise mismatch(metric, label, pred)
+        raise shape_mismatch(metric, label, pred)
 
 
-def mismatch(metric: str, label: torch.Tensor, pred: torch.Tensor, expected: str = "") -> ShapeError:
+def shape_mismatch(metric: str, label: torch.Tensor, pred: torch.Tensor, expected: str = "") -> ShapeError:
     """Return the error of a label and predictions whose shapes do not fit."""
     shapes = f"label of shape {tuple(label.shape)} does not match predictions of shape {tuple(pred.shape)}"
     return ShapeError(f"{metric}: {shapes}{expected}")

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, BoundsError, ShapeError
-from .base import Arrays, EvalMetric, Names, alias, aligned, mismatch, pairs
+from .base import Arrays, EvalMetric, Names, alias, check_sizes, pairs, shape_mismatch
 
 
 def _classes(values: torch.Tensor) -> torch.Tensor:
@@ -67,7 +67,7 @@ class Accuracy(EvalMetric):
                 continue
             guess = pred if pred.shape == label.shape else pred.argmax(self.axis)
             if guess.shape != label.shape:  # (N, 1) against (N,): the order is what counts
-                aligned(self.name, label, guess)
+                check_sizes(self.name, label, guess)
                 label = label.reshape(guess.shape)
             self.record((_classes(guess) == _classes(label)).sum(), label.numel())
 
@@ -116,10 +116,10 @@ class TopKAccuracy(EvalMetric):
             target = _classes(label).reshape(-1)
             if pred.dim() < 2:
                 guess = pred.argsort()  # what MXNet makes of a vector
-                aligned(self.name, target, guess)
+                check_sizes(self.name, target, guess)
                 hits = guess == target
             else:
-                aligned(self.name, target, pred[:, 0])
+                check_sizes(self.name, target, pred[:, 0])
                 hits = pred.topk(min(self.top_k, pred.shape[1]), 1).indices == target.unsqueeze(1)
             self.record(hits.sum(), target.numel())
 
@@ -135,7 +135,7 @@ class _LossOfLabels(EvalMetric):
         for label, pred in pairs(labels, preds):
             target = _classes(label).reshape(-1)
             if pred.dim() != 2 or pred.shape[0] != target.numel():
-                raise mismatch(
+                raise shape_mismatch(
                     self.name, label, pred, "; expected one row of class probabilities for each label"
                 )
             rows = torch.arange(target.numel(), device=pred.device)

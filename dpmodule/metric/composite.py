@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError
-from .base import Arrays, EvalMetric, Names, alias, in_list, registry, tensor_of
+from .base import Arrays, EvalMetric, Names, alias, as_list, registry, tensor_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _METHODS = ("update", "compute", "reset")
 
 
-def is_outside(metric: object) -> bool:
+def is_external(metric: object) -> bool:
     """Say whether an object is a metric of the form that TorchMetrics has."""
     return not isinstance(metric, type) and all(callable(getattr(metric, name, None)) for name in _METHODS)
 
 
-class OutsideMetric(EvalMetric):
+class ExternalMetric(EvalMetric):
     """A metric of another library, called as ``update(preds, target)``, ``compute()`` and ``reset()``.
 
     It gets torch tensors on the device of the outputs. Labels that number classes, which have one axis less than the
@@ -57,7 +57,7 @@ class OutsideMetric(EvalMetric):
         super().__init__(name or type(metric).__name__.lower(), output_names, label_names)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        labels, preds = in_list(labels), in_list(preds)
+        labels, preds = as_list(labels), as_list(preds)
         for label, pred in zip(labels, preds):
             found = tensor_of(pred).clone()  # such objects may keep it, and the next batch overwrites it
             target = tensor_of(label).to(found.device, copy=True)
@@ -93,12 +93,12 @@ def _number(value: object) -> Any:
 
 
 MetricLike: TypeAlias = (
-    "EvalMetric | type[EvalMetric] | str | Callable[..., Any] | OutsideLike | Sequence[Any]"
+    "EvalMetric | type[EvalMetric] | str | Callable[..., Any] | ExternalMetricLike | Sequence[Any]"
 )
 """A metric: an `EvalMetric`, its name, a function of label and prediction, one of TorchMetrics, or a list of these."""
 
 
-class OutsideLike(Protocol):
+class ExternalMetricLike(Protocol):
     """A metric of another library."""
 
     def update(self, preds: Any, target: Any, /) -> Any:
@@ -128,8 +128,8 @@ def create(metric: MetricLike, *args: Any, **kwargs: Any) -> EvalMetric:
     """
     if isinstance(metric, type) and issubclass(metric, EvalMetric):
         return metric(*args, **kwargs)
-    if is_outside(metric) and not isinstance(metric, EvalMetric):
-        return OutsideMetric(metric, *args, **kwargs)
+    if is_external(metric) and not isinstance(metric, EvalMetric):
+        return ExternalMetric(metric, *args, **kwargs)
     if callable(metric) and not isinstance(metric, EvalMetric):
         from .custom import CustomMetric
 

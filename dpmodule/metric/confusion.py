@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
-from .base import Arrays, EvalMetric, Names, aligned, mismatch, pairs, register
-from .tally import Total
+from .base import Arrays, EvalMetric, Names, check_sizes, pairs, register, shape_mismatch
+from .pending_results import PendingSum
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,7 +25,7 @@ def check_average(kind: str, average: str) -> str:
     return average
 
 
-class TableMetric(EvalMetric):
+class ArrayMetric(EvalMetric):
     """A metric of an array of sums, one for a stretch of batches and one for all of them."""
 
     _local: np.ndarray[Any, Any]
@@ -63,7 +63,7 @@ class TableMetric(EvalMetric):
         self._local = np.zeros_like(self._global)
 
 
-class _Binary(TableMetric):
+class _Binary(ArrayMetric):
     """A score of the four counts of a classifier with two classes, 1 being the positive one."""
 
     def __init__(self, name: str, output_names: Names, label_names: Names, average: str) -> None:
@@ -76,7 +76,7 @@ class _Binary(TableMetric):
             if pred.dim() < 2:
                 raise ShapeError(f"{self.name}: predictions have shape {tuple(pred.shape)}, expected (N, 2)")
             guess = pred.argmax(1)
-            aligned(self.name, label, guess)
+            check_sizes(self.name, label, guess)
             target = label.long().reshape(-1)
             said, true = guess.reshape(-1) == 1, target == 1
             odd = ((target != target.amin()) & (target != target.amax())).sum()
@@ -174,7 +174,7 @@ class MCC(_Binary):
 
 
 @register
-class PCC(TableMetric):
+class PCC(ArrayMetric):
     """Pearson's correlation of labels and predictions over any number of classes; `MCC` in micro form for two.
 
     The number of classes is found from the values, so every update waits for the device.
@@ -201,7 +201,7 @@ class PCC(TableMetric):
     def update(self, labels: Arrays, preds: Arrays) -> None:
         for label, pred in pairs(labels, preds):
             guess = pred if pred.shape == label.shape else pred.argmax(1)
-            aligned(self.name, label, guess)
+            check_sizes(self.name, label, guess)
             said, true = torch.stack([each.long().reshape(-1) for each in (guess, label)]).cpu().numpy()
             least, most = min(said.min(), true.min()), int(max(said.max(), true.max()))
             if least < 0:
@@ -240,12 +240,12 @@ def _column(metric: str, label: torch.Tensor, pred: torch.Tensor) -> tuple[torch
     chosen = pred[:, 1] if pred.dim() == 2 and pred.shape[1] == 2 else pred
     if chosen.numel() != label.numel() or chosen.dim() > 1 and chosen.shape[1:].numel() != 1:
         expected = "one probability for each label, (N,) or (N, 1), or those of both classes, (N, 2)"
-        raise mismatch(metric, label, pred, f"; expected {expected}")
+        raise shape_mismatch(metric, label, pred, f"; expected {expected}")
     return label.reshape(-1), chosen.reshape(-1)
 
 
 @register
-class AUC(TableMetric):
+class AUC(ArrayMetric):
     """Area under the curve of true against false positives; the chance that a 1 gets a higher score than a 0.
 
     Scores are counted in `num_thresholds` + 1 buckets of equal width, for either class, so that memory is bounded and
@@ -288,7 +288,7 @@ class AUC(TableMetric):
         super().__init__(
             name, output_names, label_names, num_thresholds=num_thresholds, has_global_stats=True
         )
-        self._tally = Total()
+        self._pending = PendingSum()
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
         buckets = self.num_thresholds + 1

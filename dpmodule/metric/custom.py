@@ -9,7 +9,7 @@ import numpy
 import torch
 
 from ..base import StateError
-from .base import Arrays, EvalMetric, Names, check_label_shapes, in_list, register, tensor_of
+from .base import Arrays, EvalMetric, Names, as_list, check_label_shapes, register, tensor_of
 
 Feval = Callable[[Any, Any], Any]
 
@@ -29,7 +29,7 @@ class Loss(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        for pred in in_list(preds):
+        for pred in as_list(preds):
             losses = tensor_of(pred)
             self.record(losses.sum(dtype=torch.float64), losses.numel())
 
@@ -104,7 +104,7 @@ class CustomMetric(EvalMetric):
         self._allow_extra_outputs = allow_extra_outputs
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        labels, preds = in_list(labels), in_list(preds)
+        labels, preds = as_list(labels), as_list(preds)
         if not self._allow_extra_outputs:
             check_label_shapes(labels, preds)
         for label, pred in zip(labels, preds):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .base import Arrays, EvalMetric, Names, alias, mismatch, pairs, register
-from .confusion import TableMetric, check_average
+from .base import Arrays, EvalMetric, Names, alias, pairs, register, shape_mismatch
+from .confusion import ArrayMetric, check_average
 
 
 class _MeanError(EvalMetric):
@@ -32,7 +32,7 @@ class _MeanError(EvalMetric):
             try:
                 difference = target - guess
             except RuntimeError as error:
-                raise mismatch(self.name, label, pred) from error
+                raise shape_mismatch(self.name, label, pred) from error
             self.record(self.error(difference), 1)
 
 
@@ -95,7 +95,7 @@ Moments = np.ndarray[Any, Any]
 
 
 @alias("pearsonr")
-class PearsonCorrelation(TableMetric):
+class PearsonCorrelation(ArrayMetric):
     """Pearson's correlation of labels and predictions.
 
     Shape:
@@ -129,7 +129,7 @@ class PearsonCorrelation(TableMetric):
     def update(self, labels: Arrays, preds: Arrays) -> None:
         for label, pred in pairs(labels, preds):
             if label.shape != pred.shape:
-                raise mismatch(self.name, label, pred)
+                raise shape_mismatch(self.name, label, pred)
             both = torch.stack([label.reshape(-1).double(), pred.reshape(-1).double()])
             means = both.mean(1)
             rest = both - means.unsqueeze(1)
@@ -201,7 +201,9 @@ class Perplexity(EvalMetric):
             width = rows.shape[-1]
             target = label.reshape(-1).long()
             if target.numel() * width != pred.numel():
-                raise mismatch(self.name, label, pred, "; expected one row of probabilities for each label")
+                raise shape_mismatch(
+                    self.name, label, pred, "; expected one row of probabilities for each label"
+                )
             index = target.clamp(0, width - 1).unsqueeze(1)
             losses = rows.reshape(-1, width).gather(1, index).squeeze(1).clamp_min(_LEAST_PROBABILITY).log()
             if self.ignore_label is None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from .._core import lazy
 from ..base import ArgumentError, StateError
-from ..compat import lazy
 from ..context import Context
 from ..executor import run_options
 from ..io import DataDesc
@@ -22,7 +22,7 @@ from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
 from ..params import ParamStore
 from ..symbol import Symbol
-from ..symbol.half import half_symbol
+from ..symbol.mixed_precision import convert_to_half
 from .arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from .checkpointed_module import CheckpointedModule
 from .class_labels import fed_network
@@ -557,7 +557,7 @@ class Module(CheckpointedModule):
         differentiated = [*self._param_names, *(self._data_names if wanted.inputs_need_grad else ())]
         symbol, grad_req = self._symbol, wanted.grad_req
         if self._half is not None:
-            symbol = half_symbol(symbol, self._half, differentiated)
+            symbol = convert_to_half(symbol, self._half, differentiated)
             if isinstance(grad_req, (list, tuple)):  # in the order of the symbol's own arguments
                 grad_req = dict(zip(self._symbol.list_arguments(), grad_req))
         group = DataParallelExecutorGroup(

@@ -1,4 +1,4 @@
-"""Made by .ci/stubs.py from the operator declarations; do not edit."""
+"""Made by tools/stubs.py from the operator declarations; do not edit."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -112,7 +112,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return the positions that sort an array along an axis; equal elements keep their order."""
+        """Return the indices that sort an array along an axis; equal elements keep their order."""
 
     def broadcast_axes(
         self,
@@ -186,7 +186,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Lay channels out as blocks of pixels."""
+        """Rearrange channels into blocks of pixels."""
 
     def exp(
         self,
@@ -358,7 +358,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Turn positions into rows with one value on; positions outside [0, depth) give rows ..."""
+        """Return one-hot rows; a position outside [0, depth) gives a row of `off_value`."""
 
     def ones_like(
         self,
@@ -378,7 +378,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+        """Pad an array with a constant, its repeated edge, or its reflection."""
 
     def pick(
         self,
@@ -390,7 +390,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Pick one element along an axis for every place of the other axes."""
+        """Pick one element along an axis for every position of the other axes."""
 
     def prod(
         self,
@@ -460,7 +460,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of ..."""
+        """Reshape `lhs` to the shape of `rhs`, or a range of its axes to a range of the axes of ..."""
 
     def rint(
         self,
@@ -552,7 +552,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+        """Slice the leading axes, as data[begin:end:step] in Python."""
 
     def slice_axis(
         self,
@@ -563,7 +563,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Cut out a range along one axis."""
+        """Slice one axis."""
 
     def slice_like(
         self,
@@ -573,7 +573,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Cut the beginning out of `data` so that it has the size of `shape_like` along axes."""
+        """Slice the beginning of `data` to the size of `shape_like` along some axes."""
 
     def softmax(
         self,
@@ -617,7 +617,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Put blocks of pixels into channels."""
+        """Rearrange blocks of pixels into channels."""
 
     def split(
         self,
@@ -628,7 +628,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> Any:
-        """Cut an array into equal pieces along an axis."""
+        """Split an array into equal pieces along an axis."""
 
     def sqrt(
         self,
@@ -718,7 +718,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> Any:
-        """Return the k greatest elements along an axis, in order; of equal ones the first come ..."""
+        """Return the k largest elements along an axis, in order; of equal elements the first ..."""
 
     def transpose(
         self,
@@ -727,7 +727,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Put the axes into another order."""
+        """Permute the axes."""
 
     def trunc(
         self,

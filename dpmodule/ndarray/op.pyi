@@ -1,4 +1,4 @@
-"""Made by .ci/stubs.py from the operator declarations; do not edit."""
+"""Made by tools/stubs.py from the operator declarations; do not edit."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -92,7 +92,7 @@ def Cast(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+    """Convert the element type; integers lose the fraction, and the gradient has the ..."""
 
 def Concat(
     *args: NDArray,
@@ -243,7 +243,7 @@ def Flatten(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Put everything after the first axis into one axis."""
+    """Flatten all axes after the first into one."""
 
 def FullyConnected(
     data: NDArray | None = None,
@@ -405,7 +405,7 @@ def Pad(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+    """Pad an array with a constant, its repeated edge, or its reflection."""
 
 def Pooling(
     data: NDArray | None = None,
@@ -483,7 +483,7 @@ def Reshape(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Give the elements another shape."""
+    """Return the elements in another shape."""
 
 def SVMOutput(
     data: NDArray | None = None,
@@ -540,7 +540,7 @@ def SliceChannel(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Cut an array into equal pieces along an axis."""
+    """Split an array into equal pieces along an axis."""
 
 def Softmax(
     data: NDArray | None = None,
@@ -664,7 +664,7 @@ def all_finite(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Say whether no element is NaN or infinite: 1 or 0. No gradient."""
+    """Return 1 if all elements are finite, else 0. No gradient."""
 
 def amp_cast(
     data: NDArray | None = None,
@@ -673,7 +673,7 @@ def amp_cast(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Convert between float32 and the half-precision types; leave other types alone."""
+    """Convert between float32 and the half-precision types; leave other types unchanged."""
 
 def amp_multicast(
     *args: NDArray,
@@ -682,7 +682,7 @@ def amp_multicast(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Convert arrays of float32 and half-precision types to one of these; leave other types ..."""
+    """Convert float32 and half-precision arrays to one common type; leave other types unchanged."""
 
 def arccos(
     data: NDArray | None = None,
@@ -776,7 +776,7 @@ def argsort(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the positions that sort an array along an axis; equal elements keep their order."""
+    """Return the indices that sort an array along an axis; equal elements keep their order."""
 
 def batch_dot(
     lhs: NDArray | None = None,
@@ -798,7 +798,7 @@ def batch_take(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Pick one element of each row; positions outside are pulled to the ends."""
+    """Pick one element of each row; out-of-range positions are clipped."""
 
 def broadcast_add(
     lhs: NDArray | None = None,
@@ -909,7 +909,7 @@ def broadcast_like(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes."""
+    """Broadcast `lhs` to the shape of `rhs`, or to its sizes along some axes."""
 
 def broadcast_logical_and(
     lhs: NDArray | None = None,
@@ -1038,7 +1038,7 @@ def broadcast_to(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Repeat dimensions of 1 until the array has a shape."""
+    """Broadcast the array to a shape."""
 
 def cast(
     data: NDArray | None = None,
@@ -1047,7 +1047,7 @@ def cast(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+    """Convert the element type; integers lose the fraction, and the gradient has the ..."""
 
 def cast_storage(
     data: NDArray | None = None,
@@ -1086,7 +1086,7 @@ def choose_element_0index(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Pick one element along an axis for every place of the other axes."""
+    """Pick one element along an axis for every position of the other axes."""
 
 def clip(
     data: NDArray | None = None,
@@ -1147,7 +1147,7 @@ def crop(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+    """Slice the leading axes, as data[begin:end:step] in Python."""
 
 def ctc_loss(
     data: NDArray | None = None,
@@ -1171,7 +1171,7 @@ def cumsum(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Add up along an axis, keeping every partial sum."""
+    """Return the cumulative sum along an axis."""
 
 def degrees(
     data: NDArray | None = None,
@@ -1189,7 +1189,7 @@ def depth_to_space(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Lay channels out as blocks of pixels."""
+    """Rearrange channels into blocks of pixels."""
 
 def diag(
     data: NDArray | None = None,
@@ -1200,7 +1200,7 @@ def diag(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return a diagonal, or the matrix that has a vector as its diagonal."""
+    """Return a diagonal of an array, or a matrix with a vector as its diagonal."""
 
 def dot(
     lhs: NDArray | None = None,
@@ -1326,7 +1326,7 @@ def flatten(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Put everything after the first axis into one axis."""
+    """Flatten all axes after the first into one."""
 
 def flip(
     data: NDArray | None = None,
@@ -1409,7 +1409,7 @@ def gather_nd(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Pick elements, or slices, by one position for each of the leading axes."""
+    """Pick elements or slices by positions along the leading axes."""
 
 def hard_sigmoid(
     data: NDArray | None = None,
@@ -1869,7 +1869,7 @@ def multi_all_finite(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Say whether no element of any input is NaN or infinite: 1 or 0. No gradient."""
+    """Return 1 if all elements of all inputs are finite, else 0. No gradient."""
 
 def multi_lars(
     lrs: NDArray | None = None,
@@ -2023,7 +2023,7 @@ def one_hot(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Turn positions into rows with one value on; positions outside [0, depth) give rows ..."""
+    """Return one-hot rows; a position outside [0, depth) gives a row of `off_value`."""
 
 def ones_like(
     data: NDArray | None = None,
@@ -2043,7 +2043,7 @@ def pad(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+    """Pad an array with a constant, its repeated edge, or its reflection."""
 
 def pick(
     data: NDArray | None = None,
@@ -2055,7 +2055,7 @@ def pick(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Pick one element along an axis for every place of the other axes."""
+    """Pick one element along an axis for every position of the other axes."""
 
 def preloaded_multi_mp_sgd_mom_update(
     *args: NDArray,
@@ -2218,7 +2218,7 @@ def random_pdf_generalized_negative_binomial(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the probability density of samples: negative binomial of mean mu and variance ..."""
+    """Return the probability density of samples: negative binomial with mean mu and ..."""
 
 def random_pdf_negative_binomial(
     sample: NDArray | None = None,
@@ -2261,7 +2261,7 @@ def random_pdf_uniform(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the probability density of samples: uniform over [low, high); that it lies ..."""
+    """Return the probability density of samples: uniform over [low, high); samples are not ..."""
 
 def random_poisson(
     lam: float = 1.0,
@@ -2305,7 +2305,7 @@ def ravel_multi_index(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Turn positions along several axes into positions in the flattened array; no gradient."""
+    """Convert indices along several axes to positions in the flattened array; no gradient."""
 
 def rcbrt(
     data: NDArray | None = None,
@@ -2362,7 +2362,7 @@ def reshape(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Give the elements another shape."""
+    """Return the elements in another shape."""
 
 def reshape_like(
     lhs: NDArray | None = None,
@@ -2375,7 +2375,7 @@ def reshape_like(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of ..."""
+    """Reshape `lhs` to the shape of `rhs`, or a range of its axes to a range of the axes of ..."""
 
 def reverse(
     data: NDArray | None = None,
@@ -2544,7 +2544,7 @@ def scatter_nd(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Write elements, or slices, into zeros by one position for each of the leading axes."""
+    """Write elements or slices into zeros, by positions along the leading axes."""
 
 def sequence_conv(
     data: NDArray | None = None,
@@ -2743,7 +2743,7 @@ def slice(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+    """Slice the leading axes, as data[begin:end:step] in Python."""
 
 def slice_axis(
     data: NDArray | None = None,
@@ -2754,7 +2754,7 @@ def slice_axis(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Cut out a range along one axis."""
+    """Slice one axis."""
 
 def slice_like(
     data: NDArray | None = None,
@@ -2764,7 +2764,7 @@ def slice_like(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Cut the beginning out of `data` so that it has the size of `shape_like` along axes."""
+    """Slice the beginning of `data` to the size of `shape_like` along some axes."""
 
 def smooth_l1(
     data: NDArray | None = None,
@@ -2837,7 +2837,7 @@ def space_to_depth(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Put blocks of pixels into channels."""
+    """Rearrange blocks of pixels into channels."""
 
 def split(
     data: NDArray | None = None,
@@ -2848,7 +2848,7 @@ def split(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Cut an array into equal pieces along an axis."""
+    """Split an array into equal pieces along an axis."""
 
 def sqrt(
     data: NDArray | None = None,
@@ -2976,7 +2976,7 @@ def topk(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Return the k greatest elements along an axis, in order; of equal ones the first come ..."""
+    """Return the k largest elements along an axis, in order; of equal elements the first ..."""
 
 def transpose(
     data: NDArray | None = None,
@@ -2985,7 +2985,7 @@ def transpose(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Put the axes into another order."""
+    """Permute the axes."""
 
 def trunc(
     data: NDArray | None = None,
@@ -3015,7 +3015,7 @@ def unravel_index(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Turn positions in a flattened array into positions along its axes; no gradient."""
+    """Convert positions in a flattened array to indices along its axes; no gradient."""
 
 def where(
     condition: NDArray | None = None,

@@ -104,7 +104,7 @@ def _infer_from_attribute(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
     return ins, [unify(a.shape, outs[0], "shape and required output shape")]
 
 
-_PLACE = {
+_OUTPUT_ATTRS = {
     "shape": Attr(optional(ints), "shape of the output; 0 = found by inference", None),
     "ctx": Attr(string, "device; executors use their own", ""),
 }
@@ -140,7 +140,7 @@ def _declare_random(short: str, one: _Distribution) -> None:
     run.__doc__ = f"Draw from {one.does}.\n\nShape:\n    output: `shape`.\n\nSource: MXNet 1.9.1 `{name}`.\n"
     op(
         name,
-        attrs={**one.attrs, **_PLACE, "dtype": _FLOAT},
+        attrs={**one.attrs, **_OUTPUT_ATTRS, "dtype": _FLOAT},
         aliases=[f"random_{short}", short] if short in ("uniform", "normal") else [f"random_{short}"],
         infer=_infer_from_attribute,
         infer_type=typed(lambda a: a.dtype or "float32"),
@@ -218,7 +218,7 @@ for _short, _one in _TABLE.items():
     attrs={
         "low": Attr(integer(), "least number"),
         "high": Attr(integer(), "one more than the greatest number"),
-        **_PLACE,
+        **_OUTPUT_ATTRS,
         "dtype": Attr(
             AttrType(optional(choice("int32", "int64")).parse, "int32 or int64, or None", "Any"),
             "type of the output; None for int32",

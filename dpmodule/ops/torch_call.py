@@ -42,11 +42,11 @@ class TorchSlot:
     is_buffer: bool
 
     @property
-    def held_shape(self) -> tuple[int, ...]:
+    def array_shape(self) -> tuple[int, ...]:
         """Shape of the array that holds it; MXNet knows no arrays without axes."""
         return self.shape or (1,)
 
-    def as_held(self, tensor: torch.Tensor) -> torch.Tensor:
+    def as_parameter(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return an array's tensor as the module expects the parameter."""
         shaped = tensor if self.shape else tensor.view(())
         return shaped if self.trained else shaped.detach()
@@ -54,13 +54,13 @@ class TorchSlot:
 
 def slots_of(module: torch.nn.Module) -> tuple[tuple[TorchSlot, ...], tuple[TorchSlot, ...]]:
     """Describe a module's parameters and its buffers; a tied one counts once, as in torch."""
-    parameters = _described(module, module.named_parameters(), False)
-    buffers = _described(module, module.named_buffers(), True)
+    parameters = _slots(module, module.named_parameters(), False)
+    buffers = _slots(module, module.named_buffers(), True)
     _check_names((*parameters, *buffers))
     return parameters, buffers
 
 
-def _described(
+def _slots(
     module: torch.nn.Module, named: Iterator[tuple[str, torch.Tensor]], is_buffer: bool
 ) -> tuple[TorchSlot, ...]:
     found = []
@@ -91,7 +91,7 @@ def _check_names(slots: Sequence[TorchSlot]) -> None:
 
 
 def has_ties(module: torch.nn.Module) -> bool:
-    """Say whether a parameter or buffer has two names."""
+    """Return True if a parameter or buffer has two names."""
     names = [
         len([*module.named_parameters(remove_duplicate=once), *module.named_buffers(remove_duplicate=once)])
         for once in (True, False)
@@ -102,7 +102,7 @@ def has_ties(module: torch.nn.Module) -> bool:
 _random_lock = threading.RLock()
 
 
-class Instances:
+class TorchModulePool:
     """A torch module and as many copies of it as run at the same time.
 
     `torch.func.functional_call` puts tensors into a module for the time of a call, so that no two threads may use
@@ -201,7 +201,7 @@ _live: weakref.WeakValueDictionary[int, TorchCall] = weakref.WeakValueDictionary
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _TrialCall:
     """One way to call a module for the sake of its output shapes."""
 
     device: torch.device
@@ -245,8 +245,8 @@ class TorchCall:
         self._floating = next((t for t in types if torch_dtype(t).is_floating_point), "float32")
         self._declared = None if dtypes is None else tuple(torch_dtype(d) for d in dtypes)
         self._is_tied = has_ties(module)  # looking for it in each call takes long
-        self._instances = Instances(module)
-        self._trial: _Trial | None = None
+        self._instances = TorchModulePool(module)
+        self._trial: _TrialCall | None = None
         self._shapes: dict[Any, list[tuple[int, ...]]] = {}
         self.op = self._declare()
         _live[self.number] = self
@@ -256,13 +256,13 @@ class TorchCall:
         """Names of the operator's data inputs."""
         return ("data",) if self._num_inputs == 1 else tuple(f"data{i}" for i in range(self._num_inputs))
 
-    def owner_of(self, slot: TorchSlot) -> torch.Tensor:
+    def module_tensor(self, slot: TorchSlot) -> torch.Tensor:
         """Return the module's own parameter or buffer."""
         return self.module.get_buffer(slot.path) if slot.is_buffer else self.module.get_parameter(slot.path)
 
     def value(self, slot: TorchSlot) -> torch.Tensor:
         """Return the memory of a parameter or buffer, in the shape that arrays hold."""
-        return self.owner_of(slot).data.view(slot.held_shape)
+        return self.module_tensor(slot).data.view(slot.array_shape)
 
     def _declare(self) -> Op:
         inputs = [Input(name, DATA) for name in self.input_names]
@@ -300,7 +300,7 @@ class TorchCall:
         """
         data, rest = tensors[: self._num_inputs], tensors[self._num_inputs :]
         slots = (*self.parameters, *self.buffers)
-        given = {s.path: s.as_held(t) for s, t in zip(slots, rest)}
+        given = {s.path: s.as_parameter(t) for s, t in zip(slots, rest)}
         if env.is_train:
             given.update({s.path: given[s.path].clone() for s in self.buffers})
         trial = self._trial
@@ -313,8 +313,8 @@ class TorchCall:
             drawing_from(generator, env.device),
         ):
             result = self._call(module, given, data)
-        outputs = _fresh(self._checked(result), tensors)
-        states = [given[s.path].detach().view(s.held_shape) if env.is_train else None for s in self.buffers]
+        outputs = _copy_shared(self._checked(result), tensors)
+        states = [given[s.path].detach().view(s.array_shape) if env.is_train else None for s in self.buffers]
         return outputs[0] if len(outputs) == 1 and not states else (*outputs, *states)
 
     def _call(
@@ -339,7 +339,7 @@ class TorchCall:
     def _infer(self, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         """Tell parameter shapes at once, and output shapes by calling the module on the meta device."""
         count = self._num_inputs
-        held: list[Shape] = [slot.held_shape for slot in (*self.parameters, *self.buffers)]
+        held: list[Shape] = [slot.array_shape for slot in (*self.parameters, *self.buffers)]
         own = [unify(given, shape, "given shape and the module's") for given, shape in zip(ins[count:], held)]
         found = [*ins[:count], *own]
         data = tuple(ins[:count])
@@ -359,7 +359,7 @@ class TorchCall:
             o or self._floating for o in outs
         ]
 
-    def _trials(self) -> Iterator[_Trial]:
+    def _trials(self) -> Iterator[_TrialCall]:
         """Yield ways to call the module, what worked last time first."""
         if self._trial is not None:
             yield self._trial
@@ -373,7 +373,7 @@ class TorchCall:
         for device in (torch.device("meta"), homes.pop()):
             for dtypes in types:
                 for copies in (False, True):
-                    yield _Trial(device, dtypes, copies)
+                    yield _TrialCall(device, dtypes, copies)
 
     def _try_all(self, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the output shapes for input shapes."""
@@ -388,7 +388,9 @@ class TorchCall:
         given = ", ".join(map(str, shapes))
         raise ShapeError(f"torch module {self.kind} fails on inputs of shape {given}: {reason}") from reason
 
-    def _attempt(self, trial: _Trial, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]] | Exception:
+    def _attempt(
+        self, trial: _TrialCall, shapes: Sequence[tuple[int, ...]]
+    ) -> list[tuple[int, ...]] | Exception:
         """Return the output shapes, or what the module raised."""
         try:
             return self._try(trial, shapes)
@@ -397,7 +399,7 @@ class TorchCall:
         except Exception as error:  # a user's module may raise anything
             return error
 
-    def _try(self, trial: _Trial, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    def _try(self, trial: _TrialCall, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Call the module once, in prediction mode, and return the shapes of its outputs.
 
         Inputs want a gradient, so that a module which changes them in place fails and is tried on copies.
@@ -426,7 +428,7 @@ def _converted(tensor: torch.Tensor, dtype: torch.dtype, copies: bool) -> torch.
     return tensor.clone() if copies else tensor
 
 
-def _fresh(outputs: list[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _copy_shared(outputs: list[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Copy outputs that share memory with an input or with each other."""
     taken = {t.untyped_storage().data_ptr() for t in inputs}
     found = []

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
+from .._core import torch_private
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 from .base import register
 from .group import Group, Key
 from .grouped import GroupedOptimizer
@@ -18,7 +18,7 @@ from .sgd import zeros_like
 Tensor = torch.Tensor
 
 _SMALLEST = torch.finfo(torch.float32).smallest_normal
-"""What native code, whose numbers are float32, adds to a root at the least; see `Group.visible`."""
+"""What native code, whose numbers are float32, adds to a root at the least; see `Group.representable`."""
 
 
 @register
@@ -87,7 +87,7 @@ class Adam(GroupedOptimizer):
             maximize=False,
         )
         if group.fused:
-            written(group.weights)
+            count_write(group.weights)
 
     def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
         lr *= math.sqrt(1.0 - self.beta2**count) / (1.0 - self.beta1**count)
@@ -98,9 +98,9 @@ class Adam(GroupedOptimizer):
 
 def _steps(group: Group, count: int) -> list[Tensor]:
     """Return the count as torch wants it: one tensor per parameter, here the same one."""
-    if group.kept is None:
-        group.kept = [torch.zeros((), device=group.weights[0].device)] * len(group.weights)
-    steps: list[Tensor] = group.kept
+    if group.cache is None:
+        group.cache = [torch.zeros((), device=group.weights[0].device)] * len(group.weights)
+    steps: list[Tensor] = group.cache
     steps[0].fill_(count)
     return steps
 
@@ -135,7 +135,7 @@ class AdaGrad(GroupedOptimizer):
         moves, roots = self.gradients(group, grads), group.scratch(1)
         torch.mul(moves.flat, moves.flat, out=roots.flat)
         group.add(history, roots.views, 1.0)
-        roots.fill(history).add_(group.visible(self.float_stable_eps)).sqrt_()
+        roots.fill(history).add_(group.representable(self.float_stable_eps)).sqrt_()
         moves.flat.div_(roots.flat)
         group.descend(moves.views, lr, wd)
 
@@ -195,16 +195,18 @@ class RMSProp(GroupedOptimizer):
         moves, roots = self.gradients(group, grads, wd), group.scratch(1)
         squares = group.states[0]
         torch.mul(moves.flat, moves.flat, out=roots.flat)
-        group.mix(squares, roots.views, 1.0 - self.gamma1)
+        group.interpolate(squares, roots.views, 1.0 - self.gamma1)
         if self.centered:
             _, means, last = group.states
-            group.mix(means, moves.views, 1.0 - self.gamma1)
+            group.interpolate(means, moves.views, 1.0 - self.gamma1)
             mean = group.scratch(2).fill(means)
-            roots.fill(squares).addcmul_(mean, mean, value=-1.0).add_(group.visible(self.epsilon)).sqrt_()
+            roots.fill(squares).addcmul_(mean, mean, value=-1.0).add_(
+                group.representable(self.epsilon)
+            ).sqrt_()
             moves.flat.div_(roots.flat)
-            group.roll(moves.views, last, self.gamma2, lr, 0.0)
+            group.momentum_step(moves.views, last, self.gamma2, lr, 0.0)
         else:
-            roots.fill(squares).add_(group.visible(self.epsilon)).sqrt_()
+            roots.fill(squares).add_(group.representable(self.epsilon)).sqrt_()
             moves.flat.div_(roots.flat)
             group.descend(moves.views, lr)
         limit = self.clip_weights
@@ -255,12 +257,12 @@ class AdaDelta(_TwoSlots):
         history, travel = group.states
         moves, roots, work = self.gradients(group, grads), group.scratch(1), group.scratch(2)
         torch.mul(moves.flat, moves.flat, out=work.flat)
-        group.mix(history, work.views, 1.0 - self.rho)
+        group.interpolate(history, work.views, 1.0 - self.rho)
         roots.fill(travel).add_(self.epsilon)
         roots.flat.div_(work.fill(history).add_(self.epsilon)).sqrt_()
         moves.flat.mul_(roots.flat)
         torch.mul(moves.flat, moves.flat, out=work.flat)
-        group.mix(travel, work.views, 1.0 - self.rho)
+        group.interpolate(travel, work.views, 1.0 - self.rho)
         group.descend(moves.views, 1.0, wd)
 
 
@@ -293,11 +295,11 @@ class Adamax(_TwoSlots):
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         means, tops = group.states
         moves, sizes = self.gradients(group, grads, wd), group.scratch(1)
-        group.mix(means, moves.views, 1.0 - self.beta1)
+        group.interpolate(means, moves.views, 1.0 - self.beta1)
         sizes.fill(tops).mul_(self.beta2)
         torch.maximum(sizes.flat, moves.flat.abs_(), out=sizes.flat)
         sizes.write(tops)
-        moves.fill(means).div_(sizes.flat.add_(group.visible(1e-8)))
+        moves.fill(means).div_(sizes.flat.add_(group.representable(1e-8)))
         group.descend(moves.views, lr / (1.0 - self.beta1**count))
 
 
@@ -354,12 +356,12 @@ class Nadam(_TwoSlots):
         self.m_schedule *= here
         means, squares = group.states
         moves, work = self.gradients(group, grads, wd), group.scratch(1)
-        group.mix(means, moves.views, 1.0 - self.beta1)
+        group.interpolate(means, moves.views, 1.0 - self.beta1)
         torch.mul(moves.flat, moves.flat, out=work.flat)
-        group.mix(squares, work.views, 1.0 - self.beta2)
+        group.interpolate(squares, work.views, 1.0 - self.beta2)
         moves.flat.mul_((1.0 - here) / (1.0 - self.m_schedule))
         moves.flat.add_(work.fill(means), alpha=ahead / (1.0 - self.m_schedule * ahead))
-        work.fill(squares).div_(1.0 - self.beta2**count).sqrt_().add_(group.visible(self.epsilon))
+        work.fill(squares).div_(1.0 - self.beta2**count).sqrt_().add_(group.representable(self.epsilon))
         moves.flat.div_(work.flat)
         group.descend(moves.views, lr)
 

@@ -14,7 +14,7 @@ from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..registry import Registry
-from .group import HALF, CommonCounts, Key
+from .group import HALF, Key, SharedCounts
 
 if TYPE_CHECKING:
     from ..symbol import Symbol
@@ -305,7 +305,7 @@ class Optimizer:
         """The largest number of updates that any parameter has received; on a shared store from all processes."""
         own: int = self.__dict__["num_update"]
         table = self._index_update_count
-        return max(own, table.largest()) if isinstance(table, CommonCounts) else own
+        return max(own, table.largest()) if isinstance(table, SharedCounts) else own
 
     @num_update.setter
     def num_update(self, count: int) -> None:
@@ -320,7 +320,7 @@ class Optimizer:
         tables = self._all_index_update_counts.values()
         return next((table[index] for table in tables if index in table), self.begin_num_update)
 
-    def count_in(self, table: CommonCounts, devices: Iterable[int]) -> None:
+    def count_in(self, table: SharedCounts, devices: Iterable[int]) -> None:
         """Count the following updates in a table that other processes count in, too.
 
         Args:
@@ -357,7 +357,7 @@ class Optimizer:
             indices: numbers or names of parameters.
         """
         table = self._index_update_count
-        if isinstance(table, CommonCounts):
+        if isinstance(table, SharedCounts):
             counts = table.advance(indices)
         else:
             before = list(map(table.get, indices))
@@ -407,7 +407,7 @@ class Optimizer:
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without `param_dict`, which belongs to the caller; shared counts as plain numbers."""
         found = {key: value for key, value in self.__dict__.items() if key != "param_dict"}
-        if isinstance(self._index_update_count, CommonCounts):
+        if isinstance(self._index_update_count, SharedCounts):
             tables = {number: dict(table) for number, table in self._all_index_update_counts.items()}
             own = next(iter(tables.values()))
             found |= {"_all_index_update_counts": tables, "_index_update_count": own}

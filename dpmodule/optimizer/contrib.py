@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from .._core import lazy
 from ..base import ArgumentError, ShapeError
-from ..compat import lazy
 from ..ndarray import NDArray
 from .base import register
 from .group import Group, Key
@@ -52,5 +52,5 @@ class GroupAdaGrad(GroupedOptimizer):
         (history,) = group.states
         for rows, move in zip(history, moves.views, strict=True):
             rows.add_(move.square().mean(1, keepdim=True))
-            move.div_((rows + group.visible(self.float_stable_eps)).sqrt_())
+            move.div_((rows + group.representable(self.float_stable_eps)).sqrt_())
         group.descend(moves.views, lr)

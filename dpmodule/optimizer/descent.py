@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
-from ..devices import generators
+from .._core import torch_private
+from .._devices import generators
 from ..ndarray import NDArray
 from ..ops import distributions
 from .base import momentum_of, register
@@ -62,7 +62,7 @@ class Signum(GroupedOptimizer):
         if wd != 0.0:
             group.add(moves.views, group.weights, wd)
         moves.flat.neg_()
-        group.mix(momenta, moves.views, 1.0 - self.momentum)
+        group.interpolate(momenta, moves.views, 1.0 - self.momentum)
         moves.fill(momenta).sign_()
         group.descend(moves.views, -lr, -self.wd_lh)
 
@@ -132,7 +132,7 @@ class DCASGD(GroupedOptimizer):
         moves.flat.add_(drift.flat, alpha=self.lamda)
         torch_private.foreach_copy(before, group.weights)
         if momenta:
-            group.roll(moves.views, momenta[0], self.momentum, lr, wd)
+            group.momentum_step(moves.views, momenta[0], self.momentum, lr, wd)
         else:
             group.descend(moves.views, lr, wd)
 
@@ -234,8 +234,8 @@ class FTML(GroupedOptimizer):
         curves, squares, leaders = group.states
         moves, scales, work = self.gradients(group, grads, wd), group.scratch(1), group.scratch(2)
         torch.mul(moves.flat, moves.flat, out=work.flat)
-        group.mix(squares, work.views, 1.0 - self.beta2)
-        scales.fill(squares).div_(1.0 - self.beta2**count).sqrt_().add_(group.visible(self.epsilon))
+        group.interpolate(squares, work.views, 1.0 - self.beta2)
+        scales.fill(squares).div_(1.0 - self.beta2**count).sqrt_().add_(group.representable(self.epsilon))
         scales.flat.mul_((1.0 - self.beta1**count) / lr)
         work.fill(curves).mul_(-self.beta1).add_(scales.flat)
         scales.write(curves)

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from .. import native
+from .._core import torch_private
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
-from ..compat import torch_private
 from ..context import Context, cpu
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 
 if TYPE_CHECKING:
     from ..ndarray import NDArray
@@ -81,7 +81,7 @@ class Group:
         halves: the 16-bit parameters that `weights` are copies of; None without such copies.
 
     Attributes:
-        kept: whatever a rule wants to find again at the next batch; None at first.
+        cache: whatever a rule wants to find again at the next batch; None at first.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Group:
         "context",
         "fused",
         "halves",
-        "kept",
+        "cache",
         "keys",
         "records",
         "states",
@@ -114,11 +114,11 @@ class Group:
         self.keys = tuple(keys)
         self.context = cpu() if context is None else context
         self.records = list(records)
-        self.kept: Any = None
+        self.cache: Any = None
         self._shapes = [w.shape for w in weights]
         self._scratch: dict[int, Scratch] = {}
 
-    def part(self, positions: Sequence[int]) -> Group:
+    def subset(self, positions: Sequence[int]) -> Group:
         """Return some of the parameters as a group of their own, over the same memory."""
         halves = None if self.halves is None else [self.halves[p] for p in positions]
         states = [[slot[p] for slot in self.states] for p in positions]
@@ -168,7 +168,7 @@ class Group:
         dtype = torch.float32 if self.weights[0].dtype in HALF else None  # squares leave their range
         return torch.stack(list(torch_private.foreach_norm(tensors, 2, dtype=dtype)))
 
-    def visible(self, smallest: float) -> float:
+    def representable(self, smallest: float) -> float:
         """Return a number meant to keep a quotient finite, enlarged if the parameters' type would make it 0."""
         return max(smallest, torch.finfo(self.weights[0].dtype).smallest_normal)
 
@@ -184,13 +184,13 @@ class Group:
         """Do ``w -= rate * (grad + decay * w)``."""
         _sgd(self.fused, self.weights, grads, (), rate, decay, 0.0, 0.0)
 
-    def roll(
+    def momentum_step(
         self, grads: Sequence[Tensor], momenta: list[Tensor], keep: float, rate: float, decay: float
     ) -> None:
         """Do ``m = keep * m - rate * (grad + decay * w)``, then ``w += m``."""
         _sgd(self.fused and keep != 0.0, self.weights, grads, momenta, -1.0, decay, keep, 1.0 + rate)
 
-    def remember(
+    def update_momentum(
         self, grads: Sequence[Tensor], momenta: list[Tensor], keep: float, rate: float, decay: float
     ) -> None:
         """Do ``m = keep * m - rate * (grad + decay * w)`` and leave w."""
@@ -200,7 +200,7 @@ class Group:
         """Do ``target += factor * source`` on states."""
         _sgd(self.fused, targets, sources, (), -factor, 0.0, 0.0, 0.0)
 
-    def mix(self, targets: list[Tensor], sources: Sequence[Tensor], share: float) -> None:
+    def interpolate(self, targets: list[Tensor], sources: Sequence[Tensor], share: float) -> None:
         """Do ``target = (1 - share) * target + share * source`` on states."""
         _sgd(self.fused, targets, sources, (), -share, -1.0, 0.0, 0.0)
 
@@ -220,7 +220,7 @@ def _sgd(
     )  # the kernel skips its buffers at momentum 0
     call(params, grads, momenta, weight_decay=decay, momentum=keep, lr=lr, dampening=dampening, **_FIXED)
     if fused:
-        written(params)
+        count_write(params)
 
 
 def are_dense(arrays: Iterable[NDArray]) -> bool:
@@ -264,7 +264,7 @@ class UpdateRule(Protocol):
         """Update one group in place."""
 
 
-class _Member(NamedTuple):
+class _GroupMember(NamedTuple):
     """A parameter on its way into a group: its place in the call, what is written, its state's tensors, its state."""
 
     position: int
@@ -316,7 +316,9 @@ class UpdatePlan:
         self._names = optimizer.idx2name
         self._groups = self._sort(weights)
 
-    def holds(self, optimizer: UpdateRule, weights: Sequence[NDArray], states: Mapping[Any, Any]) -> bool:
+    def is_current(
+        self, optimizer: UpdateRule, weights: Sequence[NDArray], states: Mapping[Any, Any]
+    ) -> bool:
         """Say whether the plan still fits: same tensors, states, multipliers and precision."""
         if (
             optimizer is not self._optimizer
@@ -361,11 +363,11 @@ class UpdatePlan:
         """Apply the rule to the parts of a group whose counts agree."""
         for count in sorted(set(counts)):
             chosen = [p for p, c in enumerate(counts) if c == count]
-            self._optimizer.step(group.part(chosen), [grads[p] for p in chosen], *rates, count)
+            self._optimizer.step(group.subset(chosen), [grads[p] for p in chosen], *rates, count)
 
     def _sort(self, weights: Sequence[NDArray]) -> list[tuple[list[int], float, float, Group]]:
         """Sort the parameters by everything that must agree inside a group."""
-        sorted_by: dict[Any, list[_Member]] = {}
+        sorted_by: dict[Any, list[_GroupMember]] = {}
         for position, (index, weight, state) in enumerate(zip(self._indices, weights, self._states)):
             half = self._halves and weight.raw.dtype in HALF
             master, inner = self._optimizer.master_of(state) if half else (weight, state)
@@ -385,10 +387,12 @@ class UpdatePlan:
                 position if self._optimizer.in_order else None,
                 fits,
             )
-            sorted_by.setdefault(key, []).append(_Member(position, target, kept, inner))
+            sorted_by.setdefault(key, []).append(_GroupMember(position, target, kept, inner))
         return [self._group(key, members) for key, members in sorted_by.items()]
 
-    def _group(self, key: tuple[Any, ...], members: list[_Member]) -> tuple[list[int], float, float, Group]:
+    def _group(
+        self, key: tuple[Any, ...], members: list[_GroupMember]
+    ) -> tuple[list[int], float, float, Group]:
         positions = [member.position for member in members]
         targets = [member.target for member in members]
         stored = [self._tensors[p] for p in positions]
@@ -416,7 +420,7 @@ ArrayOrList: TypeAlias = "NDArray | Sequence[NDArray]"
 """An array of one parameter, or those of several."""
 
 
-class CommonCounts(MutableMapping[Any, int]):
+class SharedCounts(MutableMapping[Any, int]):
     """How many updates each parameter has received from all processes; `Optimizer` counts in it instead of a dict.
 
     Shape:

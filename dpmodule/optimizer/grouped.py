@@ -14,7 +14,7 @@ from .. import native
 from ..base import ShapeError
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 from .base import Optimizer, is_half
 from .group import ArrayOrList, Group, Key, KeyOrList, Scratch, UpdatePlan, are_dense, is_fusable, slots_of
 
@@ -269,7 +269,7 @@ def update_in_place(
     tensors = [target, *map(_RAW, slots)]
     where, *states = map(Tensor.data_ptr, tensors)
     core.update_rows(rule, where, *table, *changes, all_rows, *states)
-    written(tensors)
+    count_write(tensors)
 
 
 def _is_plain(tensor: Tensor, shape: Sequence[int]) -> bool:

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
+from .._devices.device_transfer import tensor_like
 from ..base import ArgumentError
-from ..devices.device_transfer import beside
 from ..ndarray import NDArray
 from .base import momentum_of, register
 from .group import Group, Key
 from .grouped import GroupedOptimizer
-from .sgd import Momentum, zeros_like
+from .sgd import MomentumOptimizer, zeros_like
 
 Tensor = torch.Tensor
 
@@ -26,7 +26,7 @@ def _scale_each(views: list[Tensor], factors: Tensor) -> None:
 
 
 @register
-class LARS(Momentum):
+class LARS(MomentumOptimizer):
     """Layer-wise adaptive rate scaling.
 
     With g = rescale_grad * gradient, and norms over a whole parameter::
@@ -94,20 +94,20 @@ class LARS(Momentum):
         if not group.states:
             group.descend(moves.views, lr)
         elif keeps.count(keeps[0]) == len(keeps):
-            group.roll(moves.views, group.states[0], keeps[0], lr, 0.0)
+            group.momentum_step(moves.views, group.states[0], keeps[0], lr, 0.0)
         else:
-            _scale_each(group.states[0], beside(moves.flat, keeps))
-            group.roll(moves.views, group.states[0], 1.0, lr, 0.0)
+            _scale_each(group.states[0], tensor_like(moves.flat, keeps))
+            group.momentum_step(moves.views, group.states[0], 1.0, lr, 0.0)
 
     def _trust(self, group: Group, slopes: Tensor, wd: float) -> Tensor:
         """Return the factor of each parameter's rate."""
         sizes = group.norms(group.weights)
         bottom = slopes * abs(float(self.rescale_grad)) + sizes * wd + self.eps
         plain = (sizes == 0.0) | (slopes == 0.0) | (bottom == 0.0)
-        if group.kept is None:
+        if group.cache is None:
             names = [str(self.idx2name.get(key, key)) for key in group.keys]
-            group.kept = beside(plain, [name.endswith(_LARS_SKIPS) for name in names], torch.bool)
-        return (sizes * self.eta / bottom).masked_fill_(plain.logical_or_(group.kept), 1.0)
+            group.cache = tensor_like(plain, [name.endswith(_LARS_SKIPS) for name in names], torch.bool)
+        return (sizes * self.eta / bottom).masked_fill_(plain.logical_or_(group.cache), 1.0)
 
     def _keeps(self, group: Group) -> list[float]:
         """Return what is kept of each parameter's momentum, and take note of the rate."""
@@ -173,15 +173,15 @@ class LAMB(GroupedOptimizer):
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         means, squares = group.states
         moves, roots = self.gradients(group, grads), group.scratch(1)
-        group.mix(means, moves.views, 1.0 - self.beta1)
+        group.interpolate(means, moves.views, 1.0 - self.beta1)
         torch.mul(moves.flat, moves.flat, out=roots.flat)
-        group.mix(squares, roots.views, 1.0 - self.beta2)
+        group.interpolate(squares, roots.views, 1.0 - self.beta2)
         moves.fill(means)
         roots.fill(squares)
         if self.bias_correction:
             moves.flat.div_(1.0 - self.beta1**count)
             roots.flat.div_(1.0 - self.beta2**count)
-        moves.flat.div_(roots.flat.sqrt_().add_(group.visible(self.epsilon)))
+        moves.flat.div_(roots.flat.sqrt_().add_(group.representable(self.epsilon)))
         if wd != 0.0:
             group.add(moves.views, group.weights, wd)
         _scale_each(moves.views, self._trust(group, moves.views))
@@ -284,7 +284,7 @@ class LBSGD(GroupedOptimizer):
             group.add(moves.views, group.weights, wd)
         moves.flat.mul_(factor)
         if group.states:
-            group.roll(moves.views, group.states[0], self.momentum, lr, 0.0)
+            group.momentum_step(moves.views, group.states[0], self.momentum, lr, 0.0)
         else:
             group.descend(moves.views, lr)
 

@@ -37,7 +37,7 @@ def zeros_like(weight: NDArray) -> NDArray:
     return NDArray(torch.zeros(weight.shape, dtype=kind, device=context.torch_device), context)
 
 
-class Momentum(GroupedOptimizer):
+class MomentumOptimizer(GroupedOptimizer):
     """What SGD, NAG and LARS share: the momentum as state, and where their float32 copy stands.
 
     Args:
@@ -72,7 +72,7 @@ class Momentum(GroupedOptimizer):
 
 
 @register
-class SGD(Momentum):
+class SGD(MomentumOptimizer):
     """Stochastic gradient descent with momentum.
 
     With g = clip(rescale_grad * gradient)::
@@ -98,7 +98,7 @@ class SGD(Momentum):
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         grads, factor = self.scale(group, grads)
         if group.states:
-            group.roll(grads, group.states[0], self.momentum, lr * factor, wd / factor)
+            group.momentum_step(grads, group.states[0], self.momentum, lr * factor, wd / factor)
         else:
             group.descend(grads, lr * factor, wd / factor)
 
@@ -108,7 +108,7 @@ class SGD(Momentum):
 
 
 @register
-class NAG(Momentum):
+class NAG(MomentumOptimizer):
     """Stochastic gradient descent with Nesterov's momentum.
 
     With g = clip(rescale_grad * gradient), and w' the new parameter::
@@ -134,7 +134,7 @@ class NAG(Momentum):
         keep = self.momentum
         group.descend(grads, (1.0 + keep) * lr * factor, wd / factor)
         group.add(group.weights, momenta, keep * keep)
-        group.remember(grads, momenta, keep, lr * factor, wd / factor)
+        group.update_momentum(grads, momenta, keep, lr * factor, wd / factor)
 
 
 @register

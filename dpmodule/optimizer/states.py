@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .._files import likely_kind
 from ..base import ArgumentError, FileFormatError
-from ..files import likely_kind
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..ndarray.serial import read, write
@@ -30,8 +30,8 @@ _FOREIGN_SCHEDULES = "mxnet.lr_scheduler"
 _HOME = __name__.partition(".")[0]
 
 # an array is stored as its record alone; a `.params` file of one array has this around it
-_BEFORE = struct.pack("<QQQ", 0x112, 0, 1)
-_BEHIND = bytes(8)
+_PREFIX = struct.pack("<QQQ", 0x112, 0, 1)
+_SUFFIX = bytes(8)
 
 
 # --- writing
@@ -77,7 +77,7 @@ def _write_array(array: NDArray, out: bytearray) -> None:
     """Write ``NDArray(None)`` and its state, a dict with the bytes of the array."""
     file = io.BytesIO()
     write(file, [array])
-    payload = file.getbuffer()[len(_BEFORE) : -len(_BEHIND)]
+    payload = file.getbuffer()[len(_PREFIX) : -len(_SUFFIX)]
     out += _global(_ARRAY) + b"(Nt" + b"R}" + pickle.dumps("handle", protocol=3)[2:-1]
     out += _global("builtins bytearray") + b"(\x8e" + struct.pack("<Q", len(payload))
     out += payload
@@ -112,7 +112,7 @@ def _global(origin: str) -> bytes:
 def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
     """Return the states, and the optimizer if it was dumped with them."""
     try:
-        _check_places(data)
+        _check_memo(data)
         found = _Builder().build(_InertUnpickler(io.BytesIO(data), encoding="latin1").load())
     except FileFormatError:
         raise
@@ -129,7 +129,7 @@ def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
     return found, optimizer
 
 
-def _check_places(data: bytes) -> None:
+def _check_memo(data: bytes) -> None:
     """Refuse a pickle that stores under a number no writer reaches: Python would allocate room for all below it."""
     for count, (op, value, position) in enumerate(pickletools.genops(data)):
         if op.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(value or 0) > count:
@@ -261,7 +261,7 @@ def _make_array(args: tuple[Any, ...], state: object) -> NDArray:
         payload = payload.encode("latin1")
     if not isinstance(payload, (bytes, bytearray)):
         raise FileFormatError("an array among the optimizer states has no values")
-    content = _BEFORE + payload + _BEHIND
+    content = _PREFIX + payload + _SUFFIX
     (array,) = read(io.BytesIO(content), len(content), "optimizer states")
     if not isinstance(array, NDArray):
         raise FileFormatError("an array among the optimizer states has a name")

@@ -11,7 +11,7 @@ import torch
 from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context, cpu
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 from .base import Optimizer, register
 from .group import Group, Key
 from .grouped import GroupedOptimizer
@@ -80,9 +80,9 @@ class TorchOptimizer(GroupedOptimizer):
         return "torch keeps its states in objects of its own"
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        engine = group.kept
+        engine = group.cache
         if engine is None:
-            engine = group.kept = _Engine(self._make(group.weights), group, self.defaults)
+            engine = group.cache = _Engine(self._make(group.weights), group, self.defaults)
         if self.rescale_grad != 1.0 or self.limit is not None:
             grads = self.gradients(group, grads).views
         rates = {"lr": lr, "weight_decay": wd}
@@ -161,7 +161,7 @@ class _Engine:
         try:
             self._made.step()
         finally:
-            written(self._params)  # torch does not count what its fused optimizers write
+            count_write(self._params)  # torch does not count what its fused optimizers write
             for param in self._params:
                 param.grad = None
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
+from .._devices.shared_memory import Segment
 from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context
-from ..devices.shared_memory import Segment
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
 from .base import Optimizer
-from .group import CommonCounts, Key, KeyOrList, UpdatePlan, are_dense
+from .group import Key, KeyOrList, SharedCounts, UpdatePlan, are_dense
 from .grouped import GroupedOptimizer
 
 _MOST_PLANS = 64
@@ -87,7 +87,7 @@ class Updater:
                 return
         key = tuple(indices)
         plan = self._plans.get(key)
-        if plan is None or not plan.holds(optimizer, weights, self.states):
+        if plan is None or not plan.is_current(optimizer, weights, self.states):
             plan = self._plan(optimizer, key, weights)
         plan.run(grads)
 
@@ -251,7 +251,7 @@ class Updater:
     def _overwrite(self, states: Mapping[Any, Any], optimizer: Optimizer | None) -> None:
         """Write states, and the counts of an optimizer, into the shared memory."""
         for index, state in states.items():
-            here, given = outline(self.states.get(index)), outline(state)
+            here, given = describe_state(self.states.get(index)), describe_state(state)
             if here != given:
                 raise StateError(
                     f"the loaded state of parameter {index!r} is {given}, that in the shared store {here}: it was "
@@ -274,10 +274,10 @@ class Updater:
             FileFormatError: it is damaged, or another kind of file; the text names it.
             StateError: the states are those of another optimizer or network than the shared ones.
         """
-        from ..files import read_settled
+        from .._files import read_committed
 
         try:
-            self.set_states(read_settled(fname))
+            self.set_states(read_committed(fname))
         except FileFormatError as error:
             raise FileFormatError(f"{os.fspath(fname)}: {error}") from error
 
@@ -301,7 +301,7 @@ def _check_lengths(indices: Sequence[Any], arrays: Sequence[NDArray], what: str)
 
 def _check_kind(index: Key, state: Any, optimizer: GroupedOptimizer, weight: NDArray) -> None:
     """Compare a loaded state with one that the optimizer would make."""
-    here, fresh = outline(state), outline(optimizer.create_state_multi_precision(index, weight))
+    here, fresh = describe_state(state), describe_state(optimizer.create_state_multi_precision(index, weight))
     if here != fresh:
         raise StateError(
             f"the loaded state of parameter {index!r} is {here}, but {type(optimizer).__name__} keeps {fresh}: it was "
@@ -333,7 +333,7 @@ class SharedStates:
         keys: whose states they are; the counts are in this order.
     """
 
-    __slots__ = ("_counts", "_forms", "_places", "_segments", "keys", "rule")
+    __slots__ = ("_counts", "_templates", "_places", "_segments", "keys", "rule")
 
     def __init__(
         self, optimizer: Optimizer, states: Mapping[StateKey, Any], counts: Mapping[StateKey, int]
@@ -342,7 +342,7 @@ class SharedStates:
         self.rule = type(optimizer).__name__
         self.keys = tuple(states)
         arrays: list[NDArray] = []
-        self._forms = [_form(state, arrays, self.rule, key[0]) for key, state in states.items()]
+        self._templates = [_template(state, arrays, self.rule, key[0]) for key, state in states.items()]
         by_device: dict[torch.device, list[int]] = {}
         for number, array in enumerate(arrays):
             by_device.setdefault(array.raw.device, []).append(number)
@@ -372,12 +372,14 @@ class SharedStates:
         """Return the states by key, as arrays that are the shared memory."""
         tensors = [segment.tensors() for segment in self._segments]
         arrays = [NDArray(tensors[which][position], ctx, True) for which, position, ctx in self._places]
-        return {key: _filled(form, arrays) for key, form in zip(self.keys, self._forms, strict=True)}
+        return {
+            key: _fill_template(form, arrays) for key, form in zip(self.keys, self._templates, strict=True)
+        }
 
-    def table(self, keys: Mapping[Any, StateKey]) -> CommonCounts:
+    def table(self, keys: Mapping[Any, StateKey]) -> SharedCounts:
         """Return the counts by an optimizer's own numbers of the parameters."""
         position = {key: i for i, key in enumerate(self.keys)}
-        return CommonCounts(self.counts, {index: position[key] for index, key in keys.items()})
+        return SharedCounts(self.counts, {index: position[key] for index, key in keys.items()})
 
     def check(self, optimizer: Optimizer, weights: Mapping[StateKey, NDArray]) -> None:
         """Complain unless an optimizer can go on from these states."""
@@ -398,11 +400,11 @@ class SharedStates:
         for key in sorted(weights, key=lambda key: weights[key].size):
             smallest.setdefault(weights[key].dtype, key)
         for key in smallest.values():
-            fresh = outline(optimizer.create_state_multi_precision(key[0], weights[key]))
-            if fresh != outline(states[key]):
+            fresh = describe_state(optimizer.create_state_multi_precision(key[0], weights[key]))
+            if fresh != describe_state(states[key]):
                 raise StateError(
-                    f"the shared state of {key[0]!r} is {outline(states[key])}, but this {self.rule} keeps {fresh}: "
-                    "give all processes the same options, such as momentum and multi_precision"
+                    f"the shared state of {key[0]!r} is {describe_state(states[key])}, but this {self.rule} keeps "
+                    f"{fresh}: give all processes the same options, such as momentum and multi_precision"
                 )
 
 
@@ -415,16 +417,16 @@ def check_shareable(optimizer: Optimizer) -> None:
         )
 
 
-def outline(state: object) -> str:
+def describe_state(state: object) -> str:
     """Describe the arrays of a state in words."""
     if isinstance(state, NDArray):
         return f"an array {state.shape}"
     if isinstance(state, (tuple, list)):
-        return f"({', '.join(map(outline, state))})"
+        return f"({', '.join(map(describe_state, state))})"
     return "a dict" if isinstance(state, dict) else "nothing"
 
 
-def _form(state: object, arrays: list[NDArray], rule: str, name: str) -> Any:
+def _template(state: object, arrays: list[NDArray], rule: str, name: str) -> Any:
     """Return a state with numbers in the place of its arrays, which are added to a list."""
     if state is None:
         return None
@@ -432,7 +434,7 @@ def _form(state: object, arrays: list[NDArray], rule: str, name: str) -> Any:
         arrays.append(state)
         return len(arrays) - 1
     if isinstance(state, (tuple, list)):
-        return type(state)(_form(part, arrays, rule, name) for part in state)
+        return type(state)(_template(part, arrays, rule, name) for part in state)
     kind = f"{state.stype} array" if isinstance(state, NDArray) else type(state).__name__
     raise StateError(
         f"{rule} cannot update a shared store: its state of {name!r} holds a {kind}, and only None, dense arrays and "
@@ -440,8 +442,10 @@ def _form(state: object, arrays: list[NDArray], rule: str, name: str) -> Any:
     )
 
 
-def _filled(form: Any, arrays: list[NDArray]) -> Any:
+def _fill_template(form: Any, arrays: list[NDArray]) -> Any:
     """Return a state from its form."""
     if form is None:
         return None
-    return arrays[form] if isinstance(form, int) else type(form)(_filled(part, arrays) for part in form)
+    return (
+        arrays[form] if isinstance(form, int) else type(form)(_fill_template(part, arrays) for part in form)
+    )

@@ -57,7 +57,7 @@ def as_merged(length: int, inputs: Symbol | Iterable[Symbol], axis: int) -> Symb
     return merged
 
 
-def shaped(length: int, inputs: Steps, axis: int, merge: bool | None) -> Steps:
+def convert_steps(length: int, inputs: Steps, axis: int, merge: bool | None) -> Steps:
     """Return a sequence in the wanted form; None leaves it as it is.
 
     Args:
@@ -70,7 +70,7 @@ def shaped(length: int, inputs: Steps, axis: int, merge: bool | None) -> Steps:
     return as_merged(length, inputs, axis) if merge else as_list(length, inputs, axis)
 
 
-def mask(length: int, outputs: Steps, axis: int, valid_length: Symbol, merge: bool | None) -> Steps:
+def mask_steps(length: int, outputs: Steps, axis: int, valid_length: Symbol, merge: bool | None) -> Steps:
     """Write zeros after the end of each sequence.
 
     Args:
@@ -82,7 +82,7 @@ def mask(length: int, outputs: Steps, axis: int, valid_length: Symbol, merge: bo
     masked = sym.SequenceMask(
         as_merged(length, outputs, axis), sequence_length=valid_length, use_sequence_length=True, axis=axis
     )
-    return shaped(length, masked, axis, isinstance(outputs, Symbol) if merge is None else merge)
+    return convert_steps(length, masked, axis, isinstance(outputs, Symbol) if merge is None else merge)
 
 
 def last_valid(history: Sequence[Sequence[Symbol]], valid_length: Symbol) -> list[Symbol]:
@@ -97,7 +97,7 @@ def last_valid(history: Sequence[Sequence[Symbol]], valid_length: Symbol) -> lis
     ]
 
 
-def reverse(length: int, inputs: Steps, axis: int, valid_length: Symbol | None = None) -> Steps:
+def reverse_steps(length: int, inputs: Steps, axis: int, valid_length: Symbol | None = None) -> Steps:
     """Turn a sequence round, in the form it has; padding stays at the end if lengths are given.
 
     Args:
@@ -329,8 +329,8 @@ class BaseRNNCell:
             outputs.append(output)
             history.append(states)
         if valid_length is None:
-            return shaped(length, outputs, axis, merge), states
-        return mask(length, outputs, axis, valid_length, merge), last_valid(history, valid_length)
+            return convert_steps(length, outputs, axis, merge), states
+        return mask_steps(length, outputs, axis, valid_length, merge), last_valid(history, valid_length)
 
     @property
     def _gate_names(self) -> Sequence[str]:
@@ -352,7 +352,7 @@ class BaseRNNCell:
         """
         args, gates = dict(args), self._gate_names
         for name, kind in self._weight_names() if any(gates) else ():
-            whole = taken(args, f"{name}_{kind}", self)
+            whole = pop_array(args, f"{name}_{kind}", self)
             rows = self._num_hidden
             if whole.shape[0] != rows * len(gates):
                 raise ArgumentError(
@@ -374,7 +374,9 @@ class BaseRNNCell:
         """
         args, gates = dict(args), self._gate_names
         for name, kind in self._weight_names() if any(gates) else ():
-            args[f"{name}_{kind}"] = nd.concatenate([taken(args, f"{name}{g}_{kind}", self) for g in gates])
+            args[f"{name}_{kind}"] = nd.concatenate(
+                [pop_array(args, f"{name}{g}_{kind}", self) for g in gates]
+            )
         return args
 
     def check_states(self, states: Sequence[Symbol]) -> Sequence[Symbol]:
@@ -400,7 +402,7 @@ def begin_states(cell: BaseRNNCell, func: Callable[..., Symbol], **kwargs: Any) 
     return cell.begin_state(**kwargs) if func is sym.zeros else cell.begin_state(func=func, **kwargs)
 
 
-def unrolled(cell: BaseRNNCell, length: int, *args: Any) -> tuple[Steps, list[Any]]:
+def unroll_cell(cell: BaseRNNCell, length: int, *args: Any) -> tuple[Steps, list[Any]]:
     """Unroll a cell inside another; `unroll` of a user's own need not take `valid_length`.
 
     Args:
@@ -435,7 +437,7 @@ def flatten_states(states: Sequence[Any]) -> list[Symbol]:
     return flat
 
 
-def taken(args: Arrays, name: str, cell: BaseRNNCell) -> NDArray:
+def pop_array(args: Arrays, name: str, cell: BaseRNNCell) -> NDArray:
     """Remove and return an array."""
     if name not in args:
         raise ArgumentError(

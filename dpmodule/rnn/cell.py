@@ -70,7 +70,7 @@ class GatedCell(BaseRNNCell):
         self._counter += 1
         return f"{self.prefix}t{self._counter}_"
 
-    def both(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[str, Symbol, Symbol]:
+    def project_both(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[str, Symbol, Symbol]:
         """Return the next step's name and the linear maps of input and hidden state."""
         self.check_states(states)
         name = self.next_name()
@@ -80,7 +80,7 @@ class GatedCell(BaseRNNCell):
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """Add one step to the graph; see `BaseRNNCell`."""
-        new = self._update(*self.both(inputs, states), states)
+        new = self._update(*self.project_both(inputs, states), states)
         return new[0], new
 
     def _update(self, name: str, i2h: Symbol, h2h: Symbol, states: Sequence[Symbol]) -> list[Symbol]:

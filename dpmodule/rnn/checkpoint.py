@@ -13,7 +13,7 @@ from .base import Arrays, BaseRNNCell
 Cells = BaseRNNCell | Sequence[BaseRNNCell]
 
 
-def _listed(cells: Cells) -> list[BaseRNNCell]:
+def _as_list(cells: Cells) -> list[BaseRNNCell]:
     return [cells] if isinstance(cells, BaseRNNCell) else list(cells)
 
 
@@ -42,7 +42,7 @@ def save_rnn_checkpoint(
     Source: MXNet 1.9.1 `rnn.save_rnn_checkpoint`.
     """
     args: Arrays = dict(arg_params)
-    for cell in _listed(cells):
+    for cell in _as_list(cells):
         args = cell.unpack_weights(args)
     checkpoint.save_checkpoint(prefix, epoch, symbol, args, aux_params)
 
@@ -67,7 +67,7 @@ def load_rnn_checkpoint(cells: Cells, prefix: str, epoch: int) -> tuple[Symbol, 
     Source: MXNet 1.9.1 `rnn.load_rnn_checkpoint`.
     """
     symbol, args, aux = checkpoint.load_checkpoint(prefix, epoch)
-    for cell in _listed(cells):
+    for cell in _as_list(cells):
         args = cell.pack_weights(args)
     return symbol, args, aux
 

@@ -18,12 +18,12 @@ from .base import (
     as_list,
     as_merged,
     begin_states,
+    convert_steps,
     flatten_states,
-    mask,
-    reverse,
-    shaped,
+    mask_steps,
+    reverse_steps,
     time_axis,
-    unrolled,
+    unroll_cell,
 )
 
 
@@ -35,7 +35,7 @@ class _Compound(BaseRNNCell):
         super().__init__("", params)
         self._given_params = params is not None
 
-    def _take_in(self, cell: BaseRNNCell) -> None:
+    def _add_cell(self, cell: BaseRNNCell) -> None:
         if not isinstance(cell, BaseRNNCell):
             raise ArgumentError(f"{type(self).__name__}: got {cell!r}, expected a cell such as LSTMCell")
         if self._given_params:
@@ -78,7 +78,7 @@ class _Compound(BaseRNNCell):
             args = cell.pack_weights(args)
         return args
 
-    def divide(self, states: Sequence[Any]) -> list[list[Symbol]]:
+    def split_states(self, states: Sequence[Any]) -> list[list[Symbol]]:
         """Return the states of each cell."""
         rest = list(self.check_states(flatten_states(states)))
         parts = []
@@ -116,13 +116,13 @@ class SequentialRNNCell(_Compound):
         Raises:
             ArgumentError: it is no cell, or this stack was given params.
         """
-        self._take_in(cell)
+        self._add_cell(cell)
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """Add one step of every cell to the graph; see `BaseRNNCell`."""
         self._counter += 1
         after: list[Symbol] = []
-        for cell, mine in zip(self.cells, self.divide(states), strict=True):
+        for cell, mine in zip(self.cells, self.split_states(states), strict=True):
             inputs, new = cell(inputs, mine)
             after.extend(new)
         return inputs, after
@@ -136,9 +136,9 @@ class SequentialRNNCell(_Compound):
         after: list[Any] = []
         last = len(self.cells) - 1
         sequence: Any = inputs
-        for i, (cell, mine) in enumerate(zip(self.cells, self.divide(states), strict=True)):
+        for i, (cell, mine) in enumerate(zip(self.cells, self.split_states(states), strict=True)):
             mine_merged = merge if i == last else None
-            sequence, new = unrolled(cell, length, sequence, mine, layout, mine_merged, valid_length)
+            sequence, new = unroll_cell(cell, length, sequence, mine, layout, mine_merged, valid_length)
             after.extend(new)
         return sequence, after
 
@@ -164,8 +164,8 @@ class BidirectionalCell(_Compound):
     ) -> None:
         super().__init__(params)
         self._output_prefix = output_prefix
-        self._take_in(l_cell)
-        self._take_in(r_cell)
+        self._add_cell(l_cell)
+        self._add_cell(r_cell)
 
     @property
     def steppable(self) -> bool:
@@ -182,11 +182,11 @@ class BidirectionalCell(_Compound):
     ) -> tuple[Steps, list[Any]]:
         axis = time_axis(layout)
         steps = as_list(length, inputs, axis)
-        begin = self.divide(self.begin_state() if begin_state is None else begin_state)
+        begin = self.split_states(self.begin_state() if begin_state is None else begin_state)
         left, right = self.cells
-        backward = reverse(length, steps, axis, valid_length)
-        l_out, l_states = unrolled(left, length, steps, begin[0], layout, merge, valid_length)
-        r_out, r_states = unrolled(right, length, backward, begin[1], layout, merge, valid_length)
+        backward = reverse_steps(length, steps, axis, valid_length)
+        l_out, l_states = unroll_cell(left, length, steps, begin[0], layout, merge, valid_length)
+        r_out, r_states = unroll_cell(right, length, backward, begin[1], layout, merge, valid_length)
         if merge is None:
             merge = isinstance(l_out, Symbol) and isinstance(r_out, Symbol)
         outputs = self._join(length, l_out, r_out, axis, merge, valid_length)
@@ -198,11 +198,11 @@ class BidirectionalCell(_Compound):
         """Put the outputs of both directions side by side, the right ones turned round."""
         prefix = self._output_prefix
         if merge:
-            turned = reverse(length, as_merged(length, right, axis), axis, valid_length)
+            turned = reverse_steps(length, as_merged(length, right, axis), axis, valid_length)
             found: Symbol = sym.Concat(as_merged(length, left, axis), turned, dim=2, name=f"{prefix}out")
             return found
         l_steps = as_list(length, left, axis)
-        r_steps = reverse(length, as_list(length, right, axis), axis, valid_length)
+        r_steps = reverse_steps(length, as_list(length, right, axis), axis, valid_length)
         return [
             sym.Concat(one, other, dim=1, name=f"{prefix}t{i}")
             for i, (one, other) in enumerate(zip(l_steps, r_steps, strict=True))
@@ -243,7 +243,7 @@ class DropoutCell(BaseRNNCell):
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None, valid_length: Any
     ) -> tuple[Steps, list[Any]]:
         given: Steps = inputs if isinstance(inputs, Symbol) else list(inputs)
-        found = shaped(length, given, time_axis(layout), merge)
+        found = convert_steps(length, given, time_axis(layout), merge)
         if isinstance(found, Symbol):
             return self(found, [])
         return [self(step, [])[0] for step in as_list(length, found, 0)], []
@@ -378,14 +378,14 @@ class ResidualCell(ModifierCell):
         given: Steps = inputs if isinstance(inputs, Symbol) else list(inputs)
         states = self.begin_state() if begin_state is None else begin_state
         with self._unwrapped() as cell:
-            outputs, after = unrolled(cell, length, given, states, layout, merge, valid_length)
-        sources = shaped(length, given, axis, isinstance(outputs, Symbol))
+            outputs, after = unroll_cell(cell, length, given, states, layout, merge, valid_length)
+        sources = convert_steps(length, given, axis, isinstance(outputs, Symbol))
         if isinstance(outputs, Symbol) and isinstance(sources, Symbol):
             found: Steps = _plus(outputs, sources)
         else:
             found = [_plus(one, other) for one, other in zip(outputs, sources, strict=True)]
         if valid_length is not None:
-            found = mask(length, found, axis, valid_length, merge)
+            found = mask_steps(length, found, axis, valid_length, merge)
         return found, after
 
 

@@ -12,7 +12,17 @@ from ..base import ArgumentError
 from ..ndarray import NDArray
 from ..ops.nn import rnn_weights
 from ..symbol import Symbol
-from .base import Arrays, BaseRNNCell, RNNParams, Steps, as_merged, flatten_states, shaped, taken, time_axis
+from .base import (
+    Arrays,
+    BaseRNNCell,
+    RNNParams,
+    Steps,
+    as_merged,
+    convert_steps,
+    flatten_states,
+    pop_array,
+    time_axis,
+)
 from .cell import GRUCell, LSTMCell, RNNCell
 from .compound import BidirectionalCell, DropoutCell, SequentialRNNCell
 
@@ -100,7 +110,7 @@ class FusedRNNCell(BaseRNNCell):
         outputs = found[0]
         if axis == 1:
             outputs = sym.swapaxes(outputs, dim1=0, dim2=1)
-        return shaped(length, outputs, axis, merge), list(found)[1:]
+        return convert_steps(length, outputs, axis, merge), list(found)[1:]
 
     def _operator(self, data: Symbol, states: Sequence[Symbol], valid_length: Symbol | None) -> Symbol:
         """Return the operator's outputs from data (T, N, C)."""
@@ -126,7 +136,7 @@ class FusedRNNCell(BaseRNNCell):
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
         args = dict(args)
-        vector = taken(args, str(self._parameter.name), self)
+        vector = pop_array(args, str(self._parameter.name), self)
         pieces = rnn_weights.unpack(vector, self.mode, self.num_layers, self.num_hidden, self.bidirectional)
         args.update({self.prefix + suffix: piece.copy() for suffix, piece in pieces.items()})
         return args
@@ -136,12 +146,12 @@ class FusedRNNCell(BaseRNNCell):
         first_name = f"{self.prefix}l0_i2h{rnn_weights.gates(self.mode)[0]}_weight"
         first = args.get(first_name)
         if first is None:
-            taken(args, first_name, self)
+            pop_array(args, first_name, self)
             raise ArgumentError(f"{first_name} is None")
         layout = self.mode, self.num_layers, first.shape[-1], self.num_hidden, self.bidirectional
         vector = nd.zeros((rnn_weights.vector_size(*layout),), ctx=first.context, dtype=first.dtype)
         for block in rnn_weights.blocks(*layout):
-            piece = taken(args, self.prefix + block.suffix, self)
+            piece = pop_array(args, self.prefix + block.suffix, self)
             if piece.shape != block.shape:
                 raise ArgumentError(
                     f"{self.prefix}{block.suffix} has shape {piece.shape}, expected {block.shape}"

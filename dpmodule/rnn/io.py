@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray as nd
+from .._core import lazy
+from .._devices import generators
 from ..base import ArgumentError, OutOfMemoryError, StateError, dtype_name
-from ..compat import lazy
-from ..devices import generators
 from ..io import DataBatch, DataDesc, DataIter
 from ..io.iterator import check_part, check_state
 from ..ndarray import NDArray
@@ -145,9 +145,11 @@ class BucketSentenceIter(DataIter):
         self.ndlabel: list[NDArray] = []
         self.curr_idx = 0
         self._part = [0, 1]
-        self._take(padded, num_parts, part_index)
+        self._load_part(padded, num_parts, part_index)
 
-    def _take(self, rows_of_buckets: list[np.ndarray[Any, Any]], num_parts: int, part_index: int) -> None:
+    def _load_part(
+        self, rows_of_buckets: list[np.ndarray[Any, Any]], num_parts: int, part_index: int
+    ) -> None:
         """Read one part of each bucket's rows, and begin an epoch."""
         self._part, self.num_parts = [part_index, num_parts], num_parts
         self.data = [rows[part_index::num_parts].copy() for rows in rows_of_buckets]
@@ -168,10 +170,10 @@ class BucketSentenceIter(DataIter):
         check_part("BucketSentenceIter", num_parts, part_index)
         if self._part[1] > 1:
             raise StateError(f"BucketSentenceIter: it reads part {self._part[0]} of {self._part[1]} already")
-        self._put_back()
-        self._take(self.data, num_parts, part_index)
+        self._restore_order()
+        self._load_part(self.data, num_parts, part_index)
 
-    def _put_back(self) -> None:
+    def _restore_order(self) -> None:
         """Bring the rows of each bucket back into the order they came in."""
         for rows, order in zip(self.data, self._orders, strict=True):
             rows[np.array(order)] = rows.copy()
@@ -240,15 +242,15 @@ class BucketSentenceIter(DataIter):
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            **self._facts(),
+            **self._configuration(),
             "curr_idx": self.curr_idx,
             "idx": np.array(self.idx, np.int64).reshape(-1, 2),
             "orders": [order.copy() for order in self._orders],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        check_state(self, state, **self._facts())
-        self._put_back()
+        check_state(self, state, **self._configuration())
+        self._restore_order()
         for rows, order, wanted in zip(self.data, self._orders, state["orders"], strict=True):
             order[:] = wanted
             rows[:] = rows[order]
@@ -256,7 +258,7 @@ class BucketSentenceIter(DataIter):
         self.curr_idx = state["curr_idx"]
         self._load()
 
-    def _facts(self) -> dict[str, Any]:
+    def _configuration(self) -> dict[str, Any]:
         """Return what an iterator has to be like to go on from this one's state."""
         return {
             "kind": type(self).__name__,

@@ -1,4 +1,4 @@
-"""Made by .ci/stubs.py from the operator declarations; do not edit."""
+"""Made by tools/stubs.py from the operator declarations; do not edit."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -99,7 +99,7 @@ def Cast(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+    """Convert the element type; integers lose the fraction, and the gradient has the ..."""
 
 def Concat(
     *args: Symbol,
@@ -261,7 +261,7 @@ def Flatten(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Put everything after the first axis into one axis."""
+    """Flatten all axes after the first into one."""
 
 def FullyConnected(
     data: Symbol | None = None,
@@ -437,7 +437,7 @@ def Pad(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+    """Pad an array with a constant, its repeated edge, or its reflection."""
 
 def Pooling(
     data: Symbol | None = None,
@@ -520,7 +520,7 @@ def Reshape(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give the elements another shape."""
+    """Return the elements in another shape."""
 
 def SVMOutput(
     data: Symbol | None = None,
@@ -582,7 +582,7 @@ def SliceChannel(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut an array into equal pieces along an axis."""
+    """Split an array into equal pieces along an axis."""
 
 def Softmax(
     data: Symbol | None = None,
@@ -716,7 +716,7 @@ def all_finite(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Say whether no element is NaN or infinite: 1 or 0. No gradient."""
+    """Return 1 if all elements are finite, else 0. No gradient."""
 
 def amp_cast(
     data: Symbol | None = None,
@@ -726,7 +726,7 @@ def amp_cast(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Convert between float32 and the half-precision types; leave other types alone."""
+    """Convert between float32 and the half-precision types; leave other types unchanged."""
 
 def amp_multicast(
     *args: Symbol,
@@ -736,7 +736,7 @@ def amp_multicast(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Convert arrays of float32 and half-precision types to one of these; leave other types ..."""
+    """Convert float32 and half-precision arrays to one common type; leave other types unchanged."""
 
 def arccos(
     data: Symbol | None = None,
@@ -840,7 +840,7 @@ def argsort(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the positions that sort an array along an axis; equal elements keep their order."""
+    """Return the indices that sort an array along an axis; equal elements keep their order."""
 
 def batch_dot(
     lhs: Symbol | None = None,
@@ -864,7 +864,7 @@ def batch_take(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Pick one element of each row; positions outside are pulled to the ends."""
+    """Pick one element of each row; out-of-range positions are clipped."""
 
 def broadcast_add(
     lhs: Symbol | None = None,
@@ -986,7 +986,7 @@ def broadcast_like(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes."""
+    """Broadcast `lhs` to the shape of `rhs`, or to its sizes along some axes."""
 
 def broadcast_logical_and(
     lhs: Symbol | None = None,
@@ -1128,7 +1128,7 @@ def broadcast_to(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Repeat dimensions of 1 until the array has a shape."""
+    """Broadcast the array to a shape."""
 
 def cast(
     data: Symbol | None = None,
@@ -1138,7 +1138,7 @@ def cast(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+    """Convert the element type; integers lose the fraction, and the gradient has the ..."""
 
 def cast_storage(
     data: Symbol | None = None,
@@ -1181,7 +1181,7 @@ def choose_element_0index(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Pick one element along an axis for every place of the other axes."""
+    """Pick one element along an axis for every position of the other axes."""
 
 def clip(
     data: Symbol | None = None,
@@ -1248,7 +1248,7 @@ def crop(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+    """Slice the leading axes, as data[begin:end:step] in Python."""
 
 def ctc_loss(
     data: Symbol | None = None,
@@ -1274,7 +1274,7 @@ def cumsum(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Add up along an axis, keeping every partial sum."""
+    """Return the cumulative sum along an axis."""
 
 def degrees(
     data: Symbol | None = None,
@@ -1294,7 +1294,7 @@ def depth_to_space(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Lay channels out as blocks of pixels."""
+    """Rearrange channels into blocks of pixels."""
 
 def diag(
     data: Symbol | None = None,
@@ -1306,7 +1306,7 @@ def diag(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return a diagonal, or the matrix that has a vector as its diagonal."""
+    """Return a diagonal of an array, or a matrix with a vector as its diagonal."""
 
 def dot(
     lhs: Symbol | None = None,
@@ -1445,7 +1445,7 @@ def flatten(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Put everything after the first axis into one axis."""
+    """Flatten all axes after the first into one."""
 
 def flip(
     data: Symbol | None = None,
@@ -1535,7 +1535,7 @@ def gather_nd(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Pick elements, or slices, by one position for each of the leading axes."""
+    """Pick elements or slices by positions along the leading axes."""
 
 def hard_sigmoid(
     data: Symbol | None = None,
@@ -2036,7 +2036,7 @@ def multi_all_finite(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Say whether no element of any input is NaN or infinite: 1 or 0. No gradient."""
+    """Return 1 if all elements of all inputs are finite, else 0. No gradient."""
 
 def multi_lars(
     lrs: Symbol | None = None,
@@ -2203,7 +2203,7 @@ def one_hot(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Turn positions into rows with one value on; positions outside [0, depth) give rows ..."""
+    """Return one-hot rows; a position outside [0, depth) gives a row of `off_value`."""
 
 def ones_like(
     data: Symbol | None = None,
@@ -2225,7 +2225,7 @@ def pad(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+    """Pad an array with a constant, its repeated edge, or its reflection."""
 
 def pick(
     data: Symbol | None = None,
@@ -2238,7 +2238,7 @@ def pick(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Pick one element along an axis for every place of the other axes."""
+    """Pick one element along an axis for every position of the other axes."""
 
 def preloaded_multi_mp_sgd_mom_update(
     *args: Symbol,
@@ -2416,7 +2416,7 @@ def random_pdf_generalized_negative_binomial(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the probability density of samples: negative binomial of mean mu and variance ..."""
+    """Return the probability density of samples: negative binomial with mean mu and ..."""
 
 def random_pdf_negative_binomial(
     sample: Symbol | None = None,
@@ -2463,7 +2463,7 @@ def random_pdf_uniform(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the probability density of samples: uniform over [low, high); that it lies ..."""
+    """Return the probability density of samples: uniform over [low, high); samples are not ..."""
 
 def random_poisson(
     lam: float = 1.0,
@@ -2511,7 +2511,7 @@ def ravel_multi_index(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Turn positions along several axes into positions in the flattened array; no gradient."""
+    """Convert indices along several axes to positions in the flattened array; no gradient."""
 
 def rcbrt(
     data: Symbol | None = None,
@@ -2574,7 +2574,7 @@ def reshape(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give the elements another shape."""
+    """Return the elements in another shape."""
 
 def reshape_like(
     lhs: Symbol | None = None,
@@ -2588,7 +2588,7 @@ def reshape_like(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of ..."""
+    """Reshape `lhs` to the shape of `rhs`, or a range of its axes to a range of the axes of ..."""
 
 def reverse(
     data: Symbol | None = None,
@@ -2772,7 +2772,7 @@ def scatter_nd(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Write elements, or slices, into zeros by one position for each of the leading axes."""
+    """Write elements or slices into zeros, by positions along the leading axes."""
 
 def sequence_conv(
     data: Symbol | None = None,
@@ -2989,7 +2989,7 @@ def slice(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+    """Slice the leading axes, as data[begin:end:step] in Python."""
 
 def slice_axis(
     data: Symbol | None = None,
@@ -3001,7 +3001,7 @@ def slice_axis(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut out a range along one axis."""
+    """Slice one axis."""
 
 def slice_like(
     data: Symbol | None = None,
@@ -3012,7 +3012,7 @@ def slice_like(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut the beginning out of `data` so that it has the size of `shape_like` along axes."""
+    """Slice the beginning of `data` to the size of `shape_like` along some axes."""
 
 def smooth_l1(
     data: Symbol | None = None,
@@ -3092,7 +3092,7 @@ def space_to_depth(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Put blocks of pixels into channels."""
+    """Rearrange blocks of pixels into channels."""
 
 def split(
     data: Symbol | None = None,
@@ -3104,7 +3104,7 @@ def split(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut an array into equal pieces along an axis."""
+    """Split an array into equal pieces along an axis."""
 
 def sqrt(
     data: Symbol | None = None,
@@ -3245,7 +3245,7 @@ def topk(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the k greatest elements along an axis, in order; of equal ones the first come ..."""
+    """Return the k largest elements along an axis, in order; of equal elements the first ..."""
 
 def transpose(
     data: Symbol | None = None,
@@ -3255,7 +3255,7 @@ def transpose(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Put the axes into another order."""
+    """Permute the axes."""
 
 def trunc(
     data: Symbol | None = None,
@@ -3288,7 +3288,7 @@ def unravel_index(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Turn positions in a flattened array into positions along its axes; no gradient."""
+    """Convert positions in a flattened array to indices along its axes; no gradient."""
 
 def where(
     condition: Symbol | None = None,

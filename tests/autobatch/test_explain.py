@@ -11,7 +11,7 @@ import torch
 
 import dpmodule as mx
 import dpmodule.autobatch as dy
-from dpmodule.autobatch.explain import Explanation, KindRow
+from dpmodule.autobatch.explain import Explanation, OperationRow
 
 
 def row_of(found, operation):
@@ -142,9 +142,9 @@ def test_cells_tell_how_they_run(engine):
     draw = np.random.RandomState(0)
     dy.forward([f(draw.randn(3)) for f in (*cells, single) for _ in range(4)])
     found = dy.explain()
-    assert "by torch.vmap: softmax 'mixing'" in row_of(found, "cell mixing").way
-    assert row_of(found, "cell plain").way == ""
-    assert row_of(found, "cell Softmax").way == "one by one: rows=False"
+    assert "by torch.vmap: softmax 'mixing'" in row_of(found, "cell mixing").execution
+    assert row_of(found, "cell plain").execution == ""
+    assert row_of(found, "cell Softmax").execution == "one by one: rows=False"
     assert row_of(found, "cell Softmax").batches == 1
 
 
@@ -193,7 +193,7 @@ def test_table_and_picture(engine):
 
 
 def test_long_pictures_are_cut():
-    row = KindRow("a<b", "a<b {1}", 700, 700, 1, 1.0, 700)
+    row = OperationRow("a<b", "a<b {1}", 700, 700, 1, 1.0, 700)
     found = Explanation("python", True, 700, 1, (row,), (("a<b", "a<b {1}", 1),) * 700, {"run": 1.0})
     picture = xml.dom.minidom.parseString(found._repr_svg_())
     assert "100 more are not drawn" in picture.toxml()

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from dpmodule import run_file
+from dpmodule.checkpoint import run_format
 from helpers.programs import Program
 
 EPISODES, ENTRIES = 60, 3
@@ -107,7 +107,7 @@ def killed(folder, seconds, *more):
         program.send_signal(signal.SIGKILL)
         program.send_signal(signal.SIGKILL)
         assert program.wait() == -signal.SIGKILL, program.output()
-    return run_file.read(path)
+    return run_format.read(path)
 
 
 @pytest.mark.parametrize(("workers", "rows", "sort"), [(1, 1, 0), (1, 4, 0), (2, 2, 0), (2, 2, 1)])
@@ -135,7 +135,7 @@ def test_a_checkpoint_of_another_training_is_one_error(run, tmp_path):
     assert done.code == 2
     assert "--datatype was 'train:ordered', is 'train'; --batchsize was 1, is 3" in done.err
     with (tmp_path / "m.trainstats").open("wb") as file:
-        run_file.write(file, {})
+        run_format.write(file, {})
     done = run(*TRAIN, "--resume")
     assert done.code == 2
     assert "m.trainstats: not what train-agent of this version saves" in done.err

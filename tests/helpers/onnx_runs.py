@@ -119,7 +119,9 @@ def again(model, folder):
 
 def symbol_of(name, count, attrs):
     """Return an operator on variables x0, x1, ..."""
-    return mx.symbol.symbol.face(name)(*[mx.sym.Variable(f"x{i}") for i in range(count)], name="op", **attrs)
+    return mx.symbol.symbol.op_function(name)(
+        *[mx.sym.Variable(f"x{i}") for i in range(count)], name="op", **attrs
+    )
 
 
 def check_op(name, *inputs, attrs=None, **options):

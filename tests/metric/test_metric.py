@@ -20,7 +20,7 @@ from dpmodule import metric
 from dpmodule.base import ArgumentError, ShapeError, StateError
 from dpmodule.metric import classification
 from dpmodule.metric.base import registry
-from dpmodule.metric.tally import Tally
+from dpmodule.metric.pending_results import PendingResults
 from helpers.walk import walks
 
 DATA = Path(__file__).parents[1] / "data" / "goldens" / "misc"
@@ -515,7 +515,7 @@ def test_updates_do_not_read_values(monkeypatch):
 
 
 def test_tally_keeps_rows_apart():
-    tally = Tally()
+    tally = PendingResults()
     assert tally.drain() is None
     for i in range(600):
         tally.add(torch.tensor([i, i * i]))

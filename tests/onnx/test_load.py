@@ -509,7 +509,7 @@ class TestBadFiles:
 
     def test_an_input_without_a_shape_has_to_be_given_one(self, tmp_path):
         text = refusal(tmp_path, hand.model_of([], [hand.value("x", None)], [hand.value("x", None)]))
-        assert "input 'x': the file does not say its shape; give shapes={'x': (...)}" in text
+        assert "input 'x': the file does not declare its shape; give shapes={'x': (...)}" in text
 
     def test_functions_that_call_themselves(self, tmp_path):
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
@@ -662,10 +662,10 @@ class TestExternalData:
             ({"location": "none.data"}, "there is no such file"),
             ({"location": "../net.data"}, "expected a file in the model's own folder"),
             ({"location": "/etc/hostname"}, "expected a file in the model's own folder"),
-            ({"offset": "8"}, "bytes 8 to 24 wanted"),
-            ({"offset": "-4"}, "bytes -4 to 12 wanted"),
+            ({"offset": "8"}, "expected bytes 8 to 24"),
+            ({"offset": "-4"}, "expected bytes -4 to 12"),
             ({"length": "12"}, "12 bytes for"),
-            ({"length": "many"}, "offset or length is no number"),
+            ({"length": "many"}, "offset or length is not a number"),
         ],
     )
     def test_is_refused_where_it_does_not_fit(self, tmp_path, entries, text):

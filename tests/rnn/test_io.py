@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodule as mx
+from dpmodule._devices import generators
 from dpmodule.base import ArgumentError
-from dpmodule.devices import generators
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data" / "goldens" / "rnn" / "sentences.json").read_text())
 

@@ -321,7 +321,10 @@ def test_module_trains_through_a_loop_on_two_contexts():
         (lambda f, x, s: f.foreach(lambda x, s: (x, s), 3, []), "data must be one array or symbol"),
         (lambda f, x, s: f.foreach(lambda x, s: (x, s), [], []), "data is empty"),
         (lambda f, x, s: f.foreach(lambda x, s: (s + 1, s), x, s), "'x' has to be used in the loop body"),
-        (lambda f, x, s: f.foreach(lambda x, s: (x, x), x, [s]), "another form than init_states"),
+        (
+            lambda f, x, s: f.foreach(lambda x, s: (x, x), x, [s]),
+            "states of another structure than init_states",
+        ),
         (lambda f, x, s: f.foreach(lambda x, s: ([], []), x, []), "neither outputs nor states"),
         (
             lambda f, x, s: f.while_loop(lambda s: s, lambda s: (s, s), [s]),

@@ -119,7 +119,7 @@ def test_the_module_keeps_its_values_until_they_are_written_back():
     np.testing.assert_array_equal(module[1].running_var.numpy(), states["body_1_running_var"].asnumpy())
     assert int(module[1].num_batches_tracked) == 4
     with pytest.raises(
-        ArgumentError, match=r"no value is given for body_0_weight, which is 0\.weight of Sequential"
+        ArgumentError, match=r"there is no value for body_0_weight, which is 0\.weight of Sequential"
     ):
         mx.sym.write_back(mod.symbol, {})
 

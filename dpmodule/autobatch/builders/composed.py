@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..arguments import TOO_LARGE, sizes_of, whole
+from ..arguments import TOO_LARGE, as_integer, sizes_of
 from ..collection import ParameterCollection, as_collection
-from ..errors import ArgumentError, ForeignValueError, foreign_value, user_line
-from ..expression import Expression, listed
+from ..errors import ArgumentError, ForeignValueError, user_line, wrong_type
+from ..expression import Expression, as_list
 from ..functions.arithmetic import affine_transform, cmult, concatenate, logistic, tanh
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
-from .rnn import RNNBuilder, made_from
+from .rnn import RNNBuilder, builder_from_spec
 from .state import RNNState
 
 
@@ -56,13 +56,13 @@ class BiRNNBuilder:
         self.spec = (num_layers, input_dim, hidden_dim, rnn_builder_factory, None)
         self._model = as_collection(model, "model").add_subcollection("birnn")
         if builder_layers is not None:
-            self.builder_layers = [_pair(each) for each in listed("builder_layers", builder_layers)]
+            self.builder_layers = [_pair(each) for each in as_list("builder_layers", builder_layers)]
             if not self.builder_layers:
                 raise ArgumentError(
                     f"builder_layers is empty, expected a pair of builders for each layer (at {user_line()})"
                 )
             return
-        num_layers, hidden_dim = whole(num_layers, "num_layers"), whole(hidden_dim, "hidden_dim")
+        num_layers, hidden_dim = as_integer(num_layers, "num_layers"), as_integer(hidden_dim, "hidden_dim")
         if not 0 < num_layers < TOO_LARGE or hidden_dim % 2:
             raise ArgumentError(
                 f"num_layers, hidden_dim are {num_layers}, {hidden_dim}; expected a positive number"
@@ -70,7 +70,7 @@ class BiRNNBuilder:
             )
         if not callable(rnn_builder_factory):
             what = "makes no builders; pass a class such as LSTMBuilder"
-            raise foreign_value("rnn_builder_factory", rnn_builder_factory, what)
+            raise wrong_type("rnn_builder_factory", rnn_builder_factory, what)
         self.builder_layers = []
         for layer in range(num_layers):
             size = hidden_dim if layer else input_dim
@@ -89,7 +89,7 @@ class BiRNNBuilder:
             ArgumentError: `spec` describes no network of this class.
             ForeignValueError: it is no list.
         """
-        return made_from(cls, spec, model)
+        return builder_from_spec(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -123,7 +123,7 @@ class BiRNNBuilder:
     def _joined(
         self, es: Sequence[Expression], layers: Sequence[tuple[RNNBuilder, RNNBuilder]]
     ) -> list[Expression]:
-        found = listed("es", es)
+        found = as_list("es", es)
         for forward, backward in layers:
             ahead = forward.initial_state().transduce(found)
             behind = backward.initial_state().transduce(found[::-1])
@@ -166,7 +166,7 @@ def _pair(given: Any) -> tuple[RNNBuilder, RNNBuilder]:
         forward, backward = given
         if hasattr(forward, "initial_state") and hasattr(backward, "initial_state"):
             return forward, backward
-    raise foreign_value("builder_layers", given, "is no pair of builders")
+    raise wrong_type("builder_layers", given, "is no pair of builders")
 
 
 TreeState = tuple[Expression, Expression]
@@ -204,7 +204,7 @@ class TreeLSTMBuilder:
     """
 
     def __init__(self, arity: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
-        arity = whole(arity, "arity")
+        arity = as_integer(arity, "arity")
         if arity < 1:
             raise ArgumentError(f"arity is {arity}, expected a positive integer (at {user_line()})")
         input_dim, hidden_dim = sizes_of((input_dim, hidden_dim))
@@ -229,7 +229,7 @@ class TreeLSTMBuilder:
             ArgumentError: `spec` describes no network of this class.
             ForeignValueError: it is no list.
         """
-        return made_from(cls, spec, model)
+        return builder_from_spec(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -272,7 +272,7 @@ class TreeLSTMBuilder:
             ArgumentError: there are more or fewer.
             ForeignValueError: they are no pairs of expressions.
         """
-        children = listed("node: children", children)
+        children = as_list("node: children", children)
         if len(children) != self.arity:
             raise ArgumentError(
                 f"{len(children)} children for a tree of arity {self.arity} (at {user_line()})"

@@ -9,7 +9,7 @@ import torch
 
 from ..arguments import flag, number, number_from, probability
 from ..collection import ParameterCollection
-from ..expression import Expression, apply, fast_form, handle_of, node_of, plain
+from ..expression import Expression, apply, handle_of, node_of, plain, with_c_version
 from ..functions.arithmetic import affine_transform, cmult, logistic, tanh
 from ..functions.inputs import zeros
 from ..functions.layers import layer_norm, vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_h
@@ -125,7 +125,7 @@ class VanillaLSTMBuilder(RNNBuilder):
         if mask[0] is not None:
             x = cmult(x, mask[0])
         if not self._is_plain():
-            return self._spelled_cell(weights, x, old, mask)
+            return self._composed_cell(weights, x, old, mask)
         h = old[0] if old is not None else None
         if h is not None and mask[1] is not None:
             h = cmult(h, mask[1])
@@ -143,7 +143,7 @@ class VanillaLSTMBuilder(RNNBuilder):
             outputs, _ = lstm_sequence(outputs, h, c, wx, wh, b, self._forget_bias)
         return outputs
 
-    def _spelled_cell(
+    def _composed_cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
         wx, wh, b = weights
@@ -165,7 +165,7 @@ def _normal(x: Expression, gain_and_bias: tuple[Expression, ...]) -> Expression:
     return layer_norm(x, *gain_and_bias) if gain_and_bias else x
 
 
-@fast_form
+@with_c_version
 def lstm_step(
     x: Expression,
     h: Expression | None,

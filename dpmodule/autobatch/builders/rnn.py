@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ... import native
-from ..arguments import TOO_LARGE, below_one, flag, whole
+from ..arguments import TOO_LARGE, as_integer, below_one, flag
 from ..collection import ParameterCollection, as_collection
 from ..errors import ArgumentError, StaleExpressionError, user_line
-from ..expression import Expression, handle_of, listed, node_of
+from ..expression import Expression, as_list, handle_of, node_of
 from ..functions.arithmetic import affine_transform, cmult, logistic, tanh
 from ..functions.inputs import dim_of, inputVector, random_bernoulli, zeros
-from ..graph import entered
+from ..graph import node_holders
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from ..session import state as shared
@@ -40,7 +40,7 @@ class RNNBuilder:
 
     def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
         layers, input_dim, hidden_dim = (
-            whole(each, name)
+            as_integer(each, name)
             for each, name in ((layers, "layers"), (input_dim, "input_dim"), (hidden_dim, "hidden_dim"))
         )
         if not all(0 < each < TOO_LARGE for each in (layers, input_dim, hidden_dim)):
@@ -104,7 +104,7 @@ class RNNBuilder:
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> RNNBuilder:
         """Make a network as `spec` of another one describes it."""
-        return made_from(cls, spec, model)
+        return builder_from_spec(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -149,7 +149,7 @@ class RNNBuilder:
         """
         self._mask_batch = 0
         self.new_graph(update)
-        given = [] if vecs is None else listed("initial_state: vecs", vecs)
+        given = [] if vecs is None else as_list("initial_state: vecs", vecs)
         return RNNState(self, self.layers_of(given) if given else ())
 
     def initial_state_from_raw_vectors(self, vecs: Sequence[Any], update: bool = True) -> RNNState:
@@ -158,7 +158,7 @@ class RNNBuilder:
         Shape:
             vecs: each (hidden_dim,).
         """
-        return self.initial_state([inputVector(each) for each in listed("vecs", vecs)], update)
+        return self.initial_state([inputVector(each) for each in as_list("vecs", vecs)], update)
 
     def new_graph(self, update: bool = True) -> None:
         """Put the parameters into the graph under construction, as constants if `update` is False."""
@@ -177,7 +177,7 @@ class RNNBuilder:
         """Note that nodes made so far are held here, so that they are forgotten when they are taken back."""
         graph = shared.graph
         self._held_before = graph.size
-        entered.note(self, graph.version)
+        node_holders.add(self, graph.version)
 
     def leave(self, size: int) -> None:
         """Forget nodes from number `size` on; the next step makes them again."""
@@ -307,9 +307,9 @@ class RNNBuilder:
         return self._masks
 
 
-def made_from(builder: Callable[..., B], spec: Sequence[Any], model: ParameterCollection) -> B:
+def builder_from_spec(builder: Callable[..., B], spec: Sequence[Any], model: ParameterCollection) -> B:
     """Make a network of a class as `spec` of another one of that class describes it."""
-    given = listed("spec", spec)
+    given = as_list("spec", spec)
     try:
         bound = inspect.signature(builder).bind(*given[:3], model, *given[3:])
     except TypeError as failure:

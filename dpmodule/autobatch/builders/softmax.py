@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ..._devices.generators import host
+from ..._files import regular_file
 from ...base import FileError, FileFormatError
-from ...devices.generators import host
-from ...files import regular_file
-from ..arguments import file_name, flag, place, whole
+from ..arguments import as_index, as_integer, file_name, flag
 from ..collection import ParameterCollection, as_collection
-from ..errors import BoundsError, ShapeError, foreign_value, user_line
-from ..expression import Expression, listed, node_of, plain
+from ..errors import BoundsError, ShapeError, user_line, wrong_type
+from ..expression import Expression, as_list, node_of, plain
 from ..functions.arithmetic import affine_transform, concatenate, concatenate_to_batch, log
 from ..functions.inputs import zeros
 from ..functions.losses import log_softmax, pickneglogsoftmax, pickneglogsoftmax_batch
@@ -26,7 +26,7 @@ from ..session import state
 
 def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[list[str], int]]:
     if not isinstance(word_dict, Mapping):
-        raise foreign_value("word_dict", word_dict, "is no dict from words to their numbers")
+        raise wrong_type("word_dict", word_dict, "is no dict from words to their numbers")
     try:
         with open(file_name(cluster_file, "cluster_file"), encoding="utf-8", opener=regular_file) as source:
             text = source.read().splitlines()
@@ -119,7 +119,7 @@ class SoftmaxBuilder:
         """
         parts = [
             self.neg_log_softmax(pick_batch_elem(x, at), label, update)
-            for at, label in enumerate(listed("c", c))
+            for at, label in enumerate(as_list("c", c))
         ]
         return concatenate_to_batch(parts)
 
@@ -166,7 +166,7 @@ class SoftmaxBuilder:
         return int(host().choice(len(weights), p=weights / weights.sum()))
 
 
-class _OwnCollection:
+class _WithSubcollection:
     """Parameters in a collection of their own."""
 
     def __init__(self, pc: ParameterCollection, name: str) -> None:
@@ -197,7 +197,7 @@ def _nothing(x: Expression) -> Expression:
     return zeros(1, state.graph.dim(node_of(x)).batch)
 
 
-class StandardSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
+class StandardSoftmaxBuilder(_WithSubcollection, SoftmaxBuilder):
     """One softmax over all classes.
 
     Shape:
@@ -227,7 +227,7 @@ class StandardSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         return pickneglogsoftmax_batch(self.full_logits(x, update), c)
 
 
-class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
+class ClassFactoredSoftmaxBuilder(_WithSubcollection, SoftmaxBuilder):
     """A softmax over groups, and one inside each group: p(word) = p(group) * p(word | group).
 
     Shape:
@@ -301,7 +301,7 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         Raises:
             BoundsError: there is no such group.
         """
-        weights = self._inner[place(classid, len(self._inner), "classid")]
+        weights = self._inner[as_index(classid, len(self._inner), "classid")]
         return _nothing(x) if weights is None else _affine(weights, x, update)
 
     def subclass_log_distribution(self, x: Expression, classid: int, update: bool = True) -> Expression:
@@ -320,7 +320,7 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         return log_softmax(self.subclass_logits(x, classid, update))
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
-        if (c := whole(c, "c")) not in self._place:
+        if (c := as_integer(c, "c")) not in self._place:
             raise BoundsError(f"word {c} is in no group of the cluster file (at {user_line()})")
         group, at = self._place[c]
         loss = pickneglogsoftmax(self.class_logits(x, update), group)
@@ -343,7 +343,7 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         return self.full_log_distribution(x, update)
 
 
-class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
+class HierarchicalSoftmaxBuilder(_WithSubcollection, SoftmaxBuilder):
     """A tree of softmaxes; a word's probability is the product of those on the way to it.
 
     Shape:
@@ -377,7 +377,7 @@ class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         ]
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
-        if (c := whole(c, "c")) not in self._paths:
+        if (c := as_integer(c, "c")) not in self._paths:
             raise BoundsError(f"word {c} is not in the cluster file (at {user_line()})")
         loss: Expression | None = None
         for node, branch in self._paths[c]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ... import native
-from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, foreign_value, user_line
-from ..expression import Expression, listed, node_of
+from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, user_line, wrong_type
+from ..expression import Expression, as_list, node_of
 from ..session import state as shared
 
 Layers = tuple[tuple[Expression, ...], ...]
@@ -175,14 +175,14 @@ class RNNState(_Base):
             StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         states, current = [], self
-        for x in listed("add_inputs: xs", xs):
+        for x in as_list("add_inputs: xs", xs):
             current = current.add_input(x)
             states.append(current)
         return states
 
     def _run(self, xs: Iterable[Expression]) -> list[Expression]:
         self._check()
-        xs = listed("transduce: xs", xs)
+        xs = as_list("transduce: xs", xs)
         if xs and self._draws_masks(xs[0]):
             return self.transduce(xs)
         return self._builder.run(self._layers, xs)
@@ -256,7 +256,7 @@ class RNNState(_Base):
         layers = self._builder.layers
         if not self._builder.has_memory:
             return self.set_h(es)
-        es = None if es is None else listed("set_s: es", es)
+        es = None if es is None else as_list("set_s: es", es)
         if es is not None and len(es) == layers:
             old = self._layers or self._builder.zero_layers()
             given = self._checked(es, layers)
@@ -265,7 +265,7 @@ class RNNState(_Base):
 
     @staticmethod
     def _checked(es: Sequence[Expression] | None, count: int) -> Sequence[Expression]:
-        given = [] if es is None else listed("es", es)
+        given = [] if es is None else as_list("es", es)
         if len(given) != count:
             raise ArgumentError(f"{len(given)} expressions given, expected {count} (at {user_line()})")
         for each in given:
@@ -298,12 +298,12 @@ class StackedRNNState:
     __slots__ = ("_previous", "states")
 
     def __init__(self, states: Sequence[RNNState], prev: StackedRNNState | None = None) -> None:
-        self.states: list[RNNState] = listed("states", states)
+        self.states: list[RNNState] = as_list("states", states)
         if not self.states:
             raise ArgumentError(f"states is empty, expected a state of each network (at {user_line()})")
         for each in self.states:
             if not hasattr(each, "add_input"):
-                raise foreign_value("states", each, "is no state of a network")
+                raise wrong_type("states", each, "is no state of a network")
         self._previous = prev
 
     def add_input(self, x: Expression) -> StackedRNNState:
@@ -340,7 +340,7 @@ class StackedRNNState:
             ShapeError: see `add_input`, as all others.
         """
         found, current = [], self
-        for x in listed("add_inputs: xs", xs):
+        for x in as_list("add_inputs: xs", xs):
             current = current.add_input(x)
             found.append(current)
         return found

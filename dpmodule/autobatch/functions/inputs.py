@@ -10,9 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ... import native
-from ..arguments import TOO_LARGE, flag, number, numbers, one_or_several, place, probability, sizes_of, whole
+from ..arguments import (
+    TOO_LARGE,
+    as_index,
+    as_integer,
+    flag,
+    number,
+    numbers,
+    one_or_several,
+    probability,
+    sizes_of,
+)
 from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
-from ..expression import Expression, append, fast_form, listed, not_empty
+from ..expression import Expression, append, as_list, non_empty_list, with_c_version
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
 from ..session import state
@@ -23,7 +33,7 @@ _new = Expression.__new__
 _ONE = Dim((1,))
 
 
-class Settable:
+class SettableInput:
     """What inputs have in addition to expressions."""
 
     __slots__ = ()
@@ -66,14 +76,14 @@ class Settable:
 
 if TYPE_CHECKING or native.core is None:
 
-    class InputExpression(Expression, Settable):
+    class InputExpression(Expression, SettableInput):
         """An input whose value can be replaced with `set`."""
 
         __slots__ = ()
 
 else:
     InputExpression = native.core.autobatch_inputs(
-        Settable, f"{__name__}.InputExpression", "An input whose value can be replaced with `set`."
+        SettableInput, f"{__name__}.InputExpression", "An input whose value can be replaced with `set`."
     )
     InputExpression.__name__ = "InputExpression"
 
@@ -92,7 +102,7 @@ def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
         type(dim) is int and 0 < dim < TOO_LARGE and type(batch_size) is int and batch_size == 1
     ):  # the usual case, in less time
         return Dim((dim,))
-    batch = whole(batch_size, "batch_size")
+    batch = as_integer(batch_size, "batch_size")
     if not 0 < batch < TOO_LARGE:
         raise ShapeError(
             f"batch_size is {batch_size}, expected a positive size below {TOO_LARGE} (at {user_line()})"
@@ -100,7 +110,7 @@ def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
     return Dim(sizes_of(dim) or (1,), batch)
 
 
-@fast_form
+@with_c_version
 def inputTensor(
     arr: ArrayLike, batched: bool = False, device: str = "", reusable_expr: bool = False
 ) -> InputExpression:
@@ -166,7 +176,7 @@ def inputTensorTranspose(
     return _made(np.moveaxis(values, -1, 0), found)
 
 
-@fast_form
+@with_c_version
 def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
     """Make a vector of a list of numbers.
 
@@ -181,7 +191,7 @@ def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
     return _made(array, dim_of(array.size))
 
 
-@fast_form
+@with_c_version
 def scalarInput(s: float, device: str = "") -> InputExpression:
     """Make an expression {1} of one number.
 
@@ -200,7 +210,7 @@ def scalarInput(s: float, device: str = "") -> InputExpression:
     return _made(array.reshape(1, 1), _ONE)
 
 
-@fast_form
+@with_c_version
 def vecInput(dim: int, device: str = "") -> InputExpression:
     """Make a vector of zeros, to be `set` later.
 
@@ -214,7 +224,7 @@ def vecInput(dim: int, device: str = "") -> InputExpression:
     return _made(np.zeros((1, *found.d)), found)
 
 
-@fast_form
+@with_c_version
 def matInput(d1: int, d2: int) -> InputExpression:
     """Make a matrix of zeros, to be `set` later.
 
@@ -271,8 +281,8 @@ def sparse_inputTensor(
     """
     sizes, given = sizes_of(shape), numbers(values, "sparse_inputTensor: values").reshape(-1)
     places = tuple(
-        [whole(each, "sparse_inputTensor: idxs") for each in listed("sparse_inputTensor: idxs", some)]
-        for some in listed("sparse_inputTensor: idxs", idxs)
+        [as_integer(each, "sparse_inputTensor: idxs") for each in as_list("sparse_inputTensor: idxs", some)]
+        for some in as_list("sparse_inputTensor: idxs", idxs)
     )
     if len(places) != len(sizes) or any(len(each) != given.size for each in places):
         raise ShapeError(
@@ -287,7 +297,7 @@ def sparse_inputTensor(
     return inputTensor(array, batched)
 
 
-@fast_form
+@with_c_version
 def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expression:
     """Make a tensor whose elements are all the same.
 
@@ -302,13 +312,13 @@ def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expre
     return append(CONSTANT, (dim_of(dim, batch_size),), (), number(val, "val"))
 
 
-@fast_form
+@with_c_version
 def zeros(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
     """Make a tensor of zeros; see `constant`."""
     return constant(dim, 0.0, batch_size)
 
 
-@fast_form
+@with_c_version
 def ones(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
     """Make a tensor of ones; see `constant`."""
     return constant(dim, 1.0, batch_size)
@@ -325,9 +335,9 @@ def one_hot(d: int, idx: int | Sequence[int], device: str = "") -> Expression:
         BoundsError: a place is outside.
     """
     given = one_or_several(idx, "one_hot")
-    places = [given] if isinstance(given, int) else not_empty("one_hot", given)
+    places = [given] if isinstance(given, int) else non_empty_list("one_hot", given)
     dim = dim_of(d, len(places))
-    return append(ONE_HOT, (dim,), (), [place(each, dim.d[0], "one_hot") for each in places])
+    return append(ONE_HOT, (dim,), (), [as_index(each, dim.d[0], "one_hot") for each in places])
 
 
 def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, second: float) -> Expression:
@@ -340,7 +350,7 @@ def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, 
     return append(RANDOM, (dim_of(dim, batch_size), kind, first, second), ())
 
 
-@fast_form
+@with_c_version
 def random_normal(
     dim: int | Sequence[int], mean: float = 0.0, stddev: float = 1.0, batch_size: int = 1
 ) -> Expression:
@@ -356,7 +366,7 @@ def random_normal(
     return _random(dim, batch_size, "normal", mean, stddev)
 
 
-@fast_form
+@with_c_version
 def random_bernoulli(
     dim: int | Sequence[int], p: float, scale: float = 1.0, batch_size: int = 1
 ) -> Expression:
@@ -372,7 +382,7 @@ def random_bernoulli(
     return _random(dim, batch_size, "bernoulli", probability(p, "random_bernoulli: p"), scale)
 
 
-@fast_form
+@with_c_version
 def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_size: int = 1) -> Expression:
     """Draw evenly from `left` to `right`; see `random_normal`.
 
@@ -383,7 +393,7 @@ def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_si
     return _random(dim, batch_size, "uniform", left, right)
 
 
-@fast_form
+@with_c_version
 def random_gumbel(
     dim: int | Sequence[int], mu: float = 0.0, beta: float = 1.0, batch_size: int = 1
 ) -> Expression:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..arguments import flag, number_from, probability, whole
+from ..arguments import as_integer, flag, number_from, probability
 from ..errors import ArgumentError, ForeignValueError, ShapeError, user_line
-from ..expression import Expression, apply, apply_to_padded, fast_form, handle_of, listed, node_of, plain
+from ..expression import (
+    Expression,
+    apply,
+    apply_to_padded,
+    as_list,
+    handle_of,
+    node_of,
+    plain,
+    with_c_version,
+)
 from ..ops import convolution, layers
 from ..ops.spec import Operation
 from ..ops.unary import IDENTITY
@@ -20,7 +29,7 @@ def _pair(name: str, values: Sequence[int]) -> tuple[int, int]:
         first, second = values
         if type(first) is int and type(second) is int and first > 0 and second > 0:
             return first, second
-    found = [whole(each, name) for each in listed(name, values)]
+    found = [as_integer(each, name) for each in as_list(name, values)]
     if len(found) != 2 or min(found) < 1:
         raise ArgumentError(f"{name} is {found}, expected two positive integers (at {user_line()})")
     return found[0], found[1]
@@ -73,12 +82,12 @@ def maxpooling2d(
 
 def kmax_pooling(x: Expression, k: int, d: int = 1) -> Expression:
     """Pick the `k` greatest elements along a dimension `d`, in their order in `x`."""
-    return apply(convolution.KMAX, (x,), (whole(k, "kmax_pooling: k"), whole(d, "kmax_pooling: d")))
+    return apply(convolution.KMAX, (x,), (as_integer(k, "kmax_pooling: k"), as_integer(d, "kmax_pooling: d")))
 
 
 def fold_rows(x: Expression, nrows: int = 2) -> Expression:
     """Sum `nrows` neighbouring rows each."""
-    return apply(convolution.FOLD_ROWS, (x,), (whole(nrows, "fold_rows: nrows"),))
+    return apply(convolution.FOLD_ROWS, (x,), (as_integer(nrows, "fold_rows: nrows"),))
 
 
 def filter1d_narrow(x: Expression, y: Expression) -> Expression:
@@ -96,7 +105,7 @@ def filter1d_narrow(x: Expression, y: Expression) -> Expression:
 
 def kmh_ngram(x: Expression, v: int) -> Expression:
     """Sum all runs of `v` neighbouring columns."""
-    return apply(convolution.NGRAM, (x,), (whole(v, "kmh_ngram: v"),))
+    return apply(convolution.NGRAM, (x,), (as_integer(v, "kmh_ngram: v"),))
 
 
 def circ_conv(u: Expression, v: Expression) -> Expression:
@@ -118,7 +127,7 @@ def _rate(p: float) -> float:
     return probability(p, "dropout rate")
 
 
-@fast_form
+@with_c_version
 def dropout(x: Expression, p: float) -> Expression:
     """Set elements to zero with probability `p`, and divide the others by 1 - p.
 
@@ -132,25 +141,25 @@ def dropout(x: Expression, p: float) -> Expression:
     return _drawn(layers.DROPOUT, (x,), (rate,)) if rate else handle_of(node_of(x), state.graph.version)
 
 
-@fast_form
+@with_c_version
 def dropout_dim(x: Expression, d: int, p: float) -> Expression:
     """Do what `dropout` does, to all elements along a dimension `d` at once."""
-    return _drawn(layers.DROPOUT_DIM, (x,), (_rate(p), whole(d, "dropout_dim: d")))
+    return _drawn(layers.DROPOUT_DIM, (x,), (_rate(p), as_integer(d, "dropout_dim: d")))
 
 
-@fast_form
+@with_c_version
 def dropout_batch(x: Expression, p: float) -> Expression:
     """Do what `dropout` does, to whole elements of the minibatch."""
     return _drawn(layers.DROPOUT_BATCH, (x,), (_rate(p),))
 
 
-@fast_form
+@with_c_version
 def block_dropout(x: Expression, p: float) -> Expression:
     """Do what `dropout` does, to all elements at once."""
     return _drawn(layers.BLOCK_DROPOUT, (x,), (_rate(p),))
 
 
-@fast_form
+@with_c_version
 def noise(x: Expression, stddev: float) -> Expression:
     """Add normally distributed noise.
 
@@ -244,7 +253,7 @@ def vanilla_lstm_gates_concat(
         weightnoise_std: standard deviation of noise added to weights and biases, drawn once for every batch
             of such steps.
     """
-    return _gates(listed("x_t", x_t), (h_tm1, Wx, Wh, b), (), weightnoise_std)
+    return _gates(as_list("x_t", x_t), (h_tm1, Wx, Wh, b), (), weightnoise_std)
 
 
 def vanilla_lstm_gates_dropout(
@@ -296,7 +305,7 @@ def vanilla_lstm_gates_dropout_concat(
         weightnoise_std: standard deviation of noise added to weights and biases, drawn once for every batch
             of such steps.
     """
-    return _gates(listed("x_t", x_t), (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
+    return _gates(as_list("x_t", x_t), (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
 
 
 def vanilla_lstm_c(c_tm1: Expression, gates_t: Expression) -> Expression:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..arguments import TOO_LARGE, number, number_from, one_or_several, place, whole
+from ..arguments import TOO_LARGE, as_index, as_integer, number, number_from, one_or_several
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
-from ..expression import Expression, apply, apply_to_padded, fast_form, node_of, not_empty, plain
+from ..expression import Expression, apply, apply_to_padded, node_of, non_empty_list, plain, with_c_version
 from ..ops import losses
 from ..session import state
 
@@ -18,7 +18,7 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
         x: the expression whose dimension is picked from.
         axis: which dimension.
     """
-    found = label if type(label) is int else whole(label, name)
+    found = label if type(label) is int else as_integer(label, name)
     graph = state.graph
     try:
         node = x.node if x.version == graph.version else x.enter()
@@ -40,14 +40,14 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
 
 
 def _labels(name: str, x: Expression, vs: Sequence[int]) -> list[int]:
-    return [checked_label(name, x, v) for v in not_empty(name, vs)]
+    return [checked_label(name, x, v) for v in non_empty_list(name, vs)]
 
 
 def _margin(m: float) -> float:
     return number_from(m, 0.0, "m")
 
 
-@fast_form
+@with_c_version
 def softmax(x: Expression, d: int = 0) -> Expression:
     """Make elements positive and their sum one: exp(x) / sum(exp(x)).
 
@@ -58,10 +58,10 @@ def softmax(x: Expression, d: int = 0) -> Expression:
     Raises:
         ShapeError: there is no such dimension.
     """
-    return apply(losses.SOFTMAX, (x,), (whole(d, "softmax: d"),))
+    return apply(losses.SOFTMAX, (x,), (as_integer(d, "softmax: d"),))
 
 
-@fast_form
+@with_c_version
 def log_softmax(x: Expression, restrict: Sequence[int] | None = None) -> Expression:
     """Compute the logarithm of `softmax` along the first dimension.
 
@@ -75,7 +75,7 @@ def log_softmax(x: Expression, restrict: Sequence[int] | None = None) -> Express
     return apply(losses.RESTRICTED, (x,), (tuple(_labels("log_softmax", x, restrict)),))
 
 
-@fast_form
+@with_c_version
 def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     """Compute -log_softmax(x)[v], the loss of a classifier.
 
@@ -91,7 +91,7 @@ def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     return apply(losses.PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
 
 
-@fast_form
+@with_c_version
 def pickneglogsoftmax_batch(x: Expression, vs: Sequence[int]) -> Expression:
     """Compute `pickneglogsoftmax` of every element of a minibatch.
 
@@ -108,7 +108,7 @@ def pickneglogsoftmax_batch(x: Expression, vs: Sequence[int]) -> Expression:
     return apply(losses.PICKNEGLOGSOFTMAX_BATCH, (x,), (len(labels),), labels)
 
 
-@fast_form
+@with_c_version
 def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
     """Compute the sum of max(0, x[i] - x[v] + m) over all i but `v`.
 
@@ -142,8 +142,8 @@ def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Ex
         BoundsError: a label is outside.
         ShapeError: there are more or fewer labels than columns or rows.
     """
-    axis = whole(d, "hinge_dim: d")
-    labels = [checked_label("HingeDim", x, each, axis) for each in not_empty("HingeDim", v)]
+    axis = as_integer(d, "hinge_dim: d")
+    labels = [checked_label("HingeDim", x, each, axis) for each in non_empty_list("HingeDim", v)]
     sizes, batch = state.graph.dim(node_of(x))
     if len(sizes) == 2 and axis in (0, 1) and len(labels) not in (sizes[1 - axis], sizes[1 - axis] * batch):
         raise ShapeError(
@@ -216,7 +216,7 @@ def pairwise_rank_loss(x: Expression, y: Expression, m: float = 1.0) -> Expressi
     return apply(losses.RANK, (x, y), (number(m, "m"),))
 
 
-@fast_form
+@with_c_version
 def poisson_loss(log_lambda: Expression, x: int) -> Expression:
     """Compute the negative logarithm of the Poisson probability of a count.
 
@@ -226,4 +226,4 @@ def poisson_loss(log_lambda: Expression, x: int) -> Expression:
     Raises:
         BoundsError: it does not fit 32 bits, or is negative.
     """
-    return apply(losses.POISSON, (log_lambda,), (), place(x, TOO_LARGE, "poisson_loss: x"))
+    return apply(losses.POISSON, (log_lambda,), (), as_index(x, TOO_LARGE, "poisson_loss: x"))

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..arguments import TOO_LARGE, flag, one_or_several, whole
+from ..arguments import TOO_LARGE, as_integer, flag, one_or_several
 from ..errors import ArgumentError, BoundsError, ForeignValueError, NegativeIndexError, user_line
-from ..expression import Expression, apply, fast, fast_form, listed, node_of, not_empty
+from ..expression import Expression, apply, as_list, c_version, node_of, non_empty_list, with_c_version
 from ..ops import reduce
 from ..ops.join import RESHAPE, TRANSPOSE
 from ..ops.pick import ELEMENTS, PICK, PICK_BATCH, PICK_RANGE, SELECT, STRIDED
 from ..parameters import LookupParameters, Parameters
 from ..session import state
-from .arithmetic import function_of
+from .arithmetic import unary_function
 from .inputs import dim_of
 from .losses import checked_label
 
 
-@fast_form
+@with_c_version
 def parameter(*args: Parameters | LookupParameters) -> Any:
     """Return parameters as expressions of the graph under construction, which they are without this, too.
 
@@ -63,7 +63,7 @@ def lookup(p: LookupParameters, index: int = 0, update: bool = True) -> Expressi
     return p[index] if update is True and isinstance(p, LookupParameters) else _table(p).row(index, update)
 
 
-@fast_form
+@with_c_version
 def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = True) -> Expression:
     """Return rows of a table as one expression with a minibatch.
 
@@ -77,7 +77,7 @@ def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = Tru
     return _table(p).batch(indices, update)
 
 
-@fast_form
+@with_c_version
 def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Expression:
     """Pick one element of a dimension, which disappears.
 
@@ -90,11 +90,11 @@ def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Express
     """
     if type(index) is not int and not isinstance(index := one_or_several(index, "PickElement"), int):
         return pick_batch(e, index, dim)
-    axis = whole(dim, "pick: dim")
+    axis = as_integer(dim, "pick: dim")
     return apply(PICK, (e,), (axis,), checked_label("PickElement", e, index, axis))
 
 
-@fast_form
+@with_c_version
 def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expression:
     """Pick one element of every element of a minibatch.
 
@@ -107,12 +107,14 @@ def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expressio
         BoundsError: an index is outside.
         EmptySequenceError: there is none.
     """
-    axis = whole(dim, "pick_batch: dim")
-    places = [checked_label("PickElement", e, index, axis) for index in not_empty("PickElement", indices)]
+    axis = as_integer(dim, "pick_batch: dim")
+    places = [
+        checked_label("PickElement", e, index, axis) for index in non_empty_list("PickElement", indices)
+    ]
     return apply(PICK_BATCH, (e,), (axis, len(places)), places)
 
 
-@fast_form
+@with_c_version
 def pick_batch_elem(x: Expression, v: int) -> Expression:
     """Pick one element of the minibatch.
 
@@ -125,7 +127,7 @@ def pick_batch_elem(x: Expression, v: int) -> Expression:
     return pick_batch_elems(x, [v])
 
 
-@fast_form
+@with_c_version
 def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
     """Pick elements of the minibatch.
 
@@ -139,7 +141,7 @@ def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
 
 
 def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
-    found = tuple(whole(each, name) for each in not_empty(name, values))
+    found = tuple(as_integer(each, name) for each in non_empty_list(name, values))
     if any(each < 0 for each in found):
         raise NegativeIndexError(
             f"{name}: can't convert negative value to unsigned int: {list(found)} (at {user_line()})"
@@ -147,11 +149,11 @@ def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
     return found
 
 
-@fast_form
+@with_c_version
 def pick_range(x: Expression, s: int, e: int, d: int = 0) -> Expression:
     """Pick elements from `s` to before `e` of dimension `d`."""
     s, e = _unsigned("pick_range", (s, e))
-    return apply(PICK_RANGE, (x,), (whole(d, "pick_range: d"), s, e))
+    return apply(PICK_RANGE, (x,), (as_integer(d, "pick_range: d"), s, e))
 
 
 def pickrange(x: Expression, s: int, e: int) -> Expression:
@@ -159,7 +161,7 @@ def pickrange(x: Expression, s: int, e: int) -> Expression:
     return pick_range(x, s, e)
 
 
-@fast_form
+@with_c_version
 def strided_select(
     x: Expression, strides: Sequence[int], range_from: Sequence[int] = (), range_to: Sequence[int] = ()
 ) -> Expression:
@@ -174,25 +176,25 @@ def strided_select(
     """
     given = {"strides": strides, "range_from": range_from, "range_to": range_to}
     attrs = tuple(
-        tuple(whole(n, f"strided_select: {name}") for n in listed(f"strided_select: {name}", each))
+        tuple(as_integer(n, f"strided_select: {name}") for n in as_list(f"strided_select: {name}", each))
         for name, each in given.items()
     )
     return apply(STRIDED, (x,), attrs)
 
 
-@fast_form
+@with_c_version
 def select_rows(x: Expression, rs: Sequence[int]) -> Expression:
     """Pick rows of a matrix."""
     return apply(SELECT, (x,), (0, _unsigned("select_rows", rs)))
 
 
-@fast_form
+@with_c_version
 def select_cols(x: Expression, cs: Sequence[int]) -> Expression:
     """Pick columns of a matrix."""
     return apply(SELECT, (x,), (1, _unsigned("select_cols", cs)))
 
 
-@fast_form
+@with_c_version
 def reshape(x: Expression, d: int | Sequence[int], batch_size: int = 1) -> Expression:
     """Give an expression other dimensions; the first one runs fastest.
 
@@ -206,7 +208,7 @@ def reshape(x: Expression, d: int | Sequence[int], batch_size: int = 1) -> Expre
     return apply(RESHAPE, (x,), (dim_of(d, batch_size),))
 
 
-@fast_form
+@with_c_version
 def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
     """Exchange dimensions.
 
@@ -216,16 +218,16 @@ def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
     Raises:
         ShapeError: not every dimension is named once.
     """
-    order = tuple(whole(each, "transpose: dims") for each in listed("transpose: dims", dims))
+    order = tuple(as_integer(each, "transpose: dims") for each in as_list("transpose: dims", dims))
     return apply(TRANSPOSE, (x,), (order,))
 
 
-pickrange = fast("pick_range", pickrange)
+pickrange = c_version("pick_range", pickrange)
 
 
 def _count_from(value: int, least: int, what: str) -> int:
     """Return an integer that is not below `least`, 0 or 1, and that every engine can hold."""
-    found = whole(value, what)
+    found = as_integer(value, what)
     if abs(found) >= TOO_LARGE:
         raise BoundsError(f"{what} is {found}, expected less than {TOO_LARGE} (at {user_line()})")
     if found < 0:
@@ -238,14 +240,14 @@ def _count_from(value: int, least: int, what: str) -> int:
 def _axes(d: int | Sequence[int]) -> tuple[int, ...]:
     if isinstance(d := one_or_several(d, "d"), int):
         return (d,)
-    return tuple(whole(axis, "d") for axis in listed("d", d))
+    return tuple(as_integer(axis, "d") for axis in as_list("d", d))
 
 
 def _all(x: Expression) -> tuple[int, ...]:
     return tuple(range(len(state.graph.dim(node_of(x)).d)))
 
 
-@fast_form
+@with_c_version
 def sum_dim(x: Expression, d: int | Sequence[int], b: bool = False, n: int = 0) -> Expression:
     """Sum over dimensions, which disappear.
 
@@ -256,7 +258,7 @@ def sum_dim(x: Expression, d: int | Sequence[int], b: bool = False, n: int = 0) 
     return apply(reduce.SUM_DIM, (x,), (_axes(d), flag(b, "b")))
 
 
-@fast_form
+@with_c_version
 def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 0) -> Expression:
     """Compute the mean of the `r`-th powers over dimensions, which disappear.
 
@@ -275,7 +277,7 @@ def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 
     )
 
 
-@fast_form
+@with_c_version
 def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
     """Compute the mean over dimensions; see `moment_dim`.
 
@@ -286,7 +288,7 @@ def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expr
     return moment_dim(x, d, 1, b, n)
 
 
-@fast_form
+@with_c_version
 def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
     """Compute the standard deviation (divided by n, not n - 1) over dimensions; see `moment_dim`.
 
@@ -297,31 +299,31 @@ def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expre
     return apply(reduce.STD, (x,), (_axes(d), flag(b, "b"), _count_from(n, 0, "n")))
 
 
-@fast_form
+@with_c_version
 def moment_elems(x: Expression, r: int) -> Expression:
     """Compute the mean of the `r`-th powers of all elements."""
     return moment_dim(x, _all(x), r, False)
 
 
-@fast_form
+@with_c_version
 def mean_elems(x: Expression) -> Expression:
     """Compute the mean of all elements."""
     return moment_elems(x, 1)
 
 
-@fast_form
+@with_c_version
 def std_elems(x: Expression) -> Expression:
     """Compute the standard deviation of all elements."""
     return std_dim(x, _all(x), False)
 
 
-@fast_form
+@with_c_version
 def moment_batches(x: Expression, r: int) -> Expression:
     """Compute the mean of the `r`-th powers over the minibatch."""
     return moment_dim(x, (), r, True)
 
 
-@fast_form
+@with_c_version
 def mean_batches(x: Expression) -> Expression:
     """Compute the mean over the minibatch."""
     return moment_batches(x, 1)
@@ -332,30 +334,30 @@ def std_batches(x: Expression) -> Expression:
     return std_dim(x, (), True)
 
 
-@fast_form
+@with_c_version
 def max_dim(x: Expression, d: int = 0) -> Expression:
     """Pick the greatest element along dimension `d`, which disappears."""
-    return apply(reduce.MAX_DIM, (x,), (whole(d, "d"),))
+    return apply(reduce.MAX_DIM, (x,), (as_integer(d, "d"),))
 
 
-@fast_form
+@with_c_version
 def min_dim(x: Expression, d: int = 0) -> Expression:
     """Pick the smallest element along dimension `d`, which disappears."""
-    return apply(reduce.MIN_DIM, (x,), (whole(d, "d"),))
+    return apply(reduce.MIN_DIM, (x,), (as_integer(d, "d"),))
 
 
-@fast_form
+@with_c_version
 def logsumexp_dim(x: Expression, d: int = 0) -> Expression:
     """Compute the logarithm of the sum of exponentials of a vector or matrix along dimension `d`, which disappears."""
-    return apply(reduce.LOGSUMEXP_DIM, (x,), (whole(d, "d"),))
+    return apply(reduce.LOGSUMEXP_DIM, (x,), (as_integer(d, "d"),))
 
 
 def cumsum(x: Expression, d: int = 0) -> Expression:
     """Sum up to every element along dimension `d`."""
-    return apply(reduce.CUMSUM, (x,), (whole(d, "d"),))
+    return apply(reduce.CUMSUM, (x,), (as_integer(d, "d"),))
 
 
-sum_elems = function_of(reduce.SUM_ELEMS)
-squared_norm = function_of(reduce.SQUARED_NORM)
-l2_norm = function_of(reduce.L2_NORM)
-sum_batches = function_of(reduce.SUM_BATCHES)
+sum_elems = unary_function(reduce.SUM_ELEMS)
+squared_norm = unary_function(reduce.SQUARED_NORM)
+l2_norm = unary_function(reduce.L2_NORM)
+sum_batches = unary_function(reduce.SUM_BATCHES)

@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import StateError
-from ..graph import FEW, EngineGraph, Marks, RanBatch, inputs_of, known_as, way_of
+from ..graph import FEW, EngineGraph, ExecutedBatch, Marks, display_name, execution_of, inputs_of
 from ..ops.native_kernels import OP, SOURCES, kernel_name
 from ..ops.spec import Dim, Operation
 from .nodes import NativeNodes, NativeParameters, as_buffer
-from .torch_calls import Caller, CallKind
+from .torch_calls import CallKind, TorchCaller
 
 Tensor = torch.Tensor
 
@@ -59,7 +59,7 @@ class NativeGraph(EngineGraph):
         """Make an engine that knows no signatures and parameters yet."""
         self.machine = self._core.AutobatchEngine()
         self.machine.batched = self.options.autobatch
-        self._caller = Caller(self.options)
+        self._caller = TorchCaller(self.options)
         caller = self._caller
         self.machine.set_caller(caller.forward, caller.backward, caller.draw, caller.node_arguments)
         self._parameters = NativeParameters(self.machine)
@@ -292,23 +292,23 @@ class NativeGraph(EngineGraph):
         dims = [self._parameters.dim(each) for each in parameters if is_part and each >= 0]
         return NativeOperation(name, parameters, tuple(dims), None)
 
-    def ran(self) -> list[RanBatch]:
+    def executed_batches(self) -> list[ExecutedBatch]:
         return list(self._ran())
 
-    def _ran(self) -> Iterator[RanBatch]:
+    def _ran(self) -> Iterator[ExecutedBatch]:
         for signatures, count, repeats, forward, nodes in self.machine.batches():
             operations = [self.operation(signature) for signature in signatures]
             (*_, last) = operations
             call = last.call
             if last.name in SOURCES or (call is not None and not call.dims):
                 continue
-            operation = " + ".join(known_as(each.name) for each in operations)
+            operation = " + ".join(display_name(each.name) for each in operations)
             dims = [dim for each in operations for dim in each.dims]
             dims += [self.dim(node) for node in nodes if node >= 0]
             if len(dims) > FEW and len(set(dims)) == 1:
                 del dims[1:]
             out = self.machine.describe(signatures[-1])
-            yield RanBatch(
+            yield ExecutedBatch(
                 kind=signatures,
                 operation=operation,
                 dims=tuple(dims) if call is None else inputs_of(call.op, call.attrs, call.dims),
@@ -319,8 +319,8 @@ class NativeGraph(EngineGraph):
                 calls=count,
                 forward=forward,
                 repeats=repeats,
-                apart="" if call is None else call.op.apart,
-                way="" if call is None else way_of(call.op, call.attrs, call.dims),
+                never_batched="" if call is None else call.op.never_batched,
+                execution="" if call is None else execution_of(call.op, call.attrs, call.dims),
             )
 
     @property

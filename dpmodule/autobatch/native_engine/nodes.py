@@ -13,8 +13,8 @@ import torch
 
 from ..ops.native_kernels import DRAW, OP
 from ..ops.spec import Dim, Operation
-from ..storage import LookupStorage, ParameterStorage, mark_of
-from .torch_calls import Caller, CallKind
+from ..storage import LookupStorage, ParameterStorage, memory_version
+from .torch_calls import CallKind, TorchCaller
 
 Tensor = torch.Tensor
 
@@ -134,7 +134,7 @@ class NativeParameters:
             return torch.zeros_like(storage.tensor)
         total: Tensor | None = storage.gradient
         before, left = self._machine.passed(number) or (None, None)
-        if total is None or mark_of(total) != left:
+        if total is None or memory_version(total) != left:
             return None  # it was updated, scaled, or made zero since
         return total.clone() if before is None else total - _tensor(before, storage)
 
@@ -167,7 +167,7 @@ class NativeNodes:
         caller: runs operations without a kernel.
     """
 
-    def __init__(self, machine: Any, caller: Caller, parameters: NativeParameters) -> None:
+    def __init__(self, machine: Any, caller: TorchCaller, parameters: NativeParameters) -> None:
         self._machine, self._caller, self._parameters = machine, caller, parameters
         self._calls: dict[Any, tuple[int, tuple[tuple[int, int], ...]]] = {}
         self._inputs: dict[Dim, int] = {}

@@ -25,7 +25,7 @@ Tensor = torch.Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
+class RecordedBatch:
     """A batch that has been run.
 
     Shape:
@@ -40,17 +40,17 @@ class Drawn:
     values: Tensor
 
 
-class Kept:
-    """The rows of batches that must not be run again, by the place of the argument in `Caller.node_arguments`."""
+class RecordedRows:
+    """The rows of batches that must not be run again, by the place of the argument in `TorchCaller.node_arguments`."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, tuple[Drawn, int]] = {}
+        self._rows: dict[int, tuple[RecordedBatch, int]] = {}
 
     def clear(self) -> None:
         """Forget all."""
         self._rows.clear()
 
-    def keep(self, drawn: Drawn, places: Sequence[int]) -> None:
+    def keep(self, drawn: RecordedBatch, places: Sequence[int]) -> None:
         """Keep a batch.
 
         Args:
@@ -92,7 +92,7 @@ class Kept:
             places: the number of each row.
             targets: for every operand, where its gradient goes; None for nowhere.
         """
-        batches: dict[tuple[Drawn, int], list[tuple[int, int]]] = {}
+        batches: dict[tuple[RecordedBatch, int], list[tuple[int, int]]] = {}
         seen: Counter[int] = Counter()
         for row in rows:
             drawn, at = self._rows[places[row]]
@@ -129,7 +129,7 @@ class CallKind:
 
 
 class _UnrepeatableBatch(NamedTuple):
-    """A batch that would give other results a second time, with the arguments of `Caller.forward`."""
+    """A batch that would give other results a second time, with the arguments of `TorchCaller.forward`."""
 
     call: BatchCall
     kind: CallKind
@@ -140,7 +140,7 @@ class _UnrepeatableBatch(NamedTuple):
 
 def _is_drawn(op: Operation) -> bool:
     """Say whether an operation may give other results a second time."""
-    return op.random or op.whole
+    return op.random or op.whole_batch
 
 
 def _widths(kind: CallKind) -> list[int]:
@@ -182,7 +182,7 @@ def _products_into(targets: Sequence[Tensor | None]) -> Callable[..., None]:
     return add
 
 
-class Caller:
+class TorchCaller:
     """Forward and backward of the operations that run in torch, as the engine calls them, and what they remember.
 
     Args:
@@ -200,7 +200,7 @@ class Caller:
         self.node_arguments: list[Any] = []
         self._calls: dict[int, BatchCall] = {}
         self._drawn: dict[int, _UnrepeatableBatch] = {}
-        self._kept = Kept()
+        self._kept = RecordedRows()
         self._places: dict[
             int, list[int]
         ] = {}  # of batches that may be kept, the places of their rows' arguments
@@ -230,7 +230,7 @@ class Caller:
             inputs = [x.clone() for x in self._operands(kind, call.count, arguments, [])]
             values = tensor_at(out, (call.count, sum(_widths(kind)))).clone()
             inputs = self._expanded(kind.op, call.count, inputs)
-            self._kept.keep(Drawn(kind.op, call, kind.outs, inputs, values), aux)
+            self._kept.keep(RecordedBatch(kind.op, call, kind.outs, inputs, values), aux)
         self._drawn.clear()
 
     def forget_rows(self) -> None:

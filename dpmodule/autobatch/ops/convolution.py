@@ -11,8 +11,19 @@ import torch
 import torch.nn.functional as F
 
 from ..arguments import TOO_LARGE
-from .native_kernels import CONVOLUTION, OP, Attrs, Machine, NodeLayout, Nodes, arranged, fits, plain, reduced
-from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, same_batch
+from .native_kernels import (
+    CONVOLUTION,
+    OP,
+    Attrs,
+    NativeEngine,
+    NodeLayout,
+    Nodes,
+    arranged,
+    fits,
+    plain,
+    reduced,
+)
+from .spec import BatchCall, Dim, Dims, Grads, Operation, common_batch, declare, fail
 
 Tensor = torch.Tensor
 
@@ -44,7 +55,7 @@ def _conv_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims) > 2 and dims[2].d != (window[3],):
         fail("conv2d", dims, f"the bias needs the dimensions ({window[3]},)")
     found = tuple(_length(s, w, t, is_valid) for s, w, t in zip((height, width), window, stride))
-    return Dim((*found, window[3]), same_batch("conv2d", dims))
+    return Dim((*found, window[3]), common_batch("conv2d", dims))
 
 
 MANY = 2**20
@@ -164,7 +175,7 @@ def _filter_shape(attrs: Attrs, dims: Dims) -> Dim:
     x, f = dims[0].d, dims[1].d
     if len(x) != 2 or len(f) not in (2, 3) or f[0] != x[0] or f[1] > x[1]:
         fail("filter1d_narrow", dims, "a matrix (D, T) and filters (D, w, F) are needed")
-    return Dim((f[2] if len(f) == 3 else 1, x[1] - f[1] + 1), same_batch("filter1d_narrow", dims))
+    return Dim((f[2] if len(f) == 3 else 1, x[1] - f[1] + 1), common_batch("filter1d_narrow", dims))
 
 
 def _filter(call: BatchCall, x: Tensor, f: Tensor) -> Tensor:
@@ -187,7 +198,7 @@ def _ngram(call: BatchCall, x: Tensor) -> Tensor:
 def _circular_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or len(dims[0].d) != 1:
         fail("circular convolution", dims, "two vectors of one size are needed")
-    return Dim(dims[0].d, same_batch("circular convolution", dims))
+    return Dim(dims[0].d, common_batch("circular convolution", dims))
 
 
 def _shifted(call: BatchCall, v: Tensor, sign: int) -> Tensor:
@@ -197,29 +208,29 @@ def _shifted(call: BatchCall, v: Tensor, sign: int) -> Tensor:
     return v[..., (steps[:, None] + sign * steps) % size]
 
 
-def _conv_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _conv_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     stride, is_valid = attrs
     return engine.slide(OP["conv2d"], args, 1, 1, *stride, is_valid) if max(stride) < TOO_LARGE else -1
 
 
-def _pool_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _pool_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     window, stride, is_valid = attrs
     if max(*window, *stride) >= TOO_LARGE:
         return -1
     return engine.slide(OP["maxpooling2d"], args, *window, *stride, is_valid)
 
 
-def _kmax_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _kmax_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     if not all(0 <= each < TOO_LARGE for each in attrs):
         return -1
     return engine.kernel(OP["kmax_pooling"], attrs[0], args, 0.0, attrs[1])
 
 
-def _fold_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _fold_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["reduction"], -1, args, 0.0, attrs[0]) if 0 < attrs[0] < TOO_LARGE else -1
 
 
-def _ngram_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _ngram_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     (length,) = attrs
     x = NodeLayout(engine, args[0])
     if len(x.d) != 2 or not 1 <= length <= x.d[1]:
@@ -238,7 +249,7 @@ def _circular(name: str, sign: int) -> Operation:
     def run(call: BatchCall, u: Tensor, v: Tensor) -> Tensor:
         return torch.matmul(_shifted(call, v, sign), u.unsqueeze(-1)).squeeze(-1)
 
-    def kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         u, v = args
         dims, batch = engine.dim(v)
         size = dims[0]

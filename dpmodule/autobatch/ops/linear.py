@@ -8,13 +8,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ...compat import torch_private
-from ...ops.nn.linear import onednn_pays
+from ..._core import torch_private
+from ...ops.nn.linear import onednn_is_faster
 from ...ops.nn.linear import product as onednn_product
 from ..errors import ArgumentError
 from .binary import aligned, equal, reduced
-from .native_kernels import BINARY, OP, Attrs, Machine, Nodes, fits, plain, seen_as
-from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, scalar, target, wide
+from .native_kernels import BINARY, OP, Attrs, NativeEngine, Nodes, fits, plain, view_as
+from .spec import BatchCall, Dim, Dims, Grads, common_batch, declare, fail, scalar, target, unsqueeze_as
 
 Tensor = torch.Tensor
 
@@ -28,7 +28,7 @@ def is_large(left: Tensor, right: Tensor) -> bool:
         left.shape[0] * right.numel() >= _LARGE
         and left.dtype is right.dtype is torch.float32
         and left.device.type == "cpu"
-        and onednn_pays()
+        and onednn_is_faster()
     )
 
 
@@ -69,7 +69,7 @@ def _product(name: str, x: Dim, y: Dim, dims: Dims) -> tuple[int, ...]:
 
 
 def _matmul_shape(attrs: Attrs, dims: Dims) -> Dim:
-    return Dim(_product("multiply", dims[0], dims[1], dims), same_batch("multiply", dims))
+    return Dim(_product("multiply", dims[0], dims[1], dims), common_batch("multiply", dims))
 
 
 def _matrix(x: Tensor, dim: Dim) -> Tensor:
@@ -179,7 +179,7 @@ def _affine_shape(attrs: Attrs, dims: Dims) -> Dim:
     bias = dims[0].d[:1] if len(dims[0].d) == 2 and dims[0].d[1] == 1 else dims[0].d
     if shapes or bias not in (found, found[:1]):
         fail("affine_transform", dims, "the products and the bias need equal dimensions")
-    return Dim(found, same_batch("affine_transform", dims))
+    return Dim(found, common_batch("affine_transform", dims))
 
 
 def _affine(call: BatchCall, bias: Tensor, *xs: Tensor) -> Tensor:
@@ -243,7 +243,7 @@ def _dot(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _dot_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
-    return [reduced(wide(g, x) * y, x), reduced(wide(g, x) * x, y)]
+    return [reduced(unsqueeze_as(g, x) * y, x), reduced(unsqueeze_as(g, x) * x, y)]
 
 
 def _square(name: str, attrs: Attrs, dims: Dims) -> Dim:
@@ -286,7 +286,7 @@ def _contract_shape(attrs: Attrs, dims: Dims) -> Dim:
     found = full[: 3 - vectors]
     if has_bias and _trim(dims[-1].d) != _trim(found):
         fail(name, dims, f"the bias needs the dimensions {found}")
-    return Dim(found, same_batch(name, dims))
+    return Dim(found, common_batch(name, dims))
 
 
 def _trim(d: tuple[int, ...]) -> tuple[int, ...]:
@@ -304,7 +304,7 @@ def _contract(call: BatchCall, x: Tensor, *rest: Tensor) -> Tensor:
     return found + rest[-1].reshape(*rest[-1].shape[:2], *call.out.d) if has_bias else found
 
 
-def _contract_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _contract_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     vectors, has_bias = attrs
     d = engine.dim(args[0])[0]
     if not vectors <= len(d) <= 3 or not fits(engine, *args):
@@ -315,14 +315,14 @@ def _contract_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> in
         size = rest.pop()
         if engine.dim(v)[0] != (size,):
             return -1
-        matrix = seen_as(engine, found, (math.prod(rest), size))
-        found = seen_as(engine, engine.kernel(OP["multiply"], 0, (matrix, v)), tuple(rest))
+        matrix = view_as(engine, found, (math.prod(rest), size))
+        found = view_as(engine, engine.kernel(OP["multiply"], 0, (matrix, v)), tuple(rest))
     if not has_bias:
         return found
     bias = args[-1]
     if _trim(engine.dim(bias)[0]) != _trim(tuple(rest)):
         return -1
-    return engine.kernel(OP["binary"], BINARY["add"], (found, seen_as(engine, bias, tuple(rest))))
+    return engine.kernel(OP["binary"], BINARY["add"], (found, view_as(engine, bias, tuple(rest))))
 
 
 MATMUL = declare("multiply", _matmul_shape, _matmul, _matmul_grad, matrix=0, kernel=plain("multiply"))

@@ -13,8 +13,8 @@ from .native_kernels import (
     OP,
     UNARY,
     Attrs,
-    Machine,
-    Maker,
+    NativeEngine,
+    NodeMaker,
     Nodes,
     along,
     chain,
@@ -30,11 +30,11 @@ from .spec import (
     Grads,
     Operation,
     ShapeRule,
+    common_batch,
     declare,
     fail,
-    same_batch,
     scalar,
-    wide,
+    unsqueeze_as,
     zeros_for,
 )
 from .unary import UNARY as UNARIES
@@ -202,7 +202,7 @@ def _sparsemax_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
 def _constrained_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or len(dims[0].d) != 1:
         fail("constrained_softmax", dims, "two vectors of one size are needed")
-    return Dim(dims[0].d, same_batch("constrained_softmax", dims))
+    return Dim(dims[0].d, common_batch("constrained_softmax", dims))
 
 
 def _constrained(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
@@ -221,15 +221,15 @@ def _constrained(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return share
 
 
-def _restricted_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _restricted_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel_with_labels(OP["log_softmax"], args[0], 0.0, attrs[0]) if attrs[0] else -1
 
 
-def _hinge_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _hinge_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["hinge"], 0, args, attrs[0], aux)
 
 
-def _hinge_dim_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _hinge_dim_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, margin = attrs
     return engine.kernel_with_labels(OP["hinge"], args[0], margin, aux, axis) if axis in (0, 1) else -1
 
@@ -270,7 +270,7 @@ def _distance(
         return _total(value(x - y, *call.attrs))
 
     def grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
-        part = slope(x - y, *call.attrs) * wide(g, x)
+        part = slope(x - y, *call.attrs) * unsqueeze_as(g, x)
         return [reduced(part, x), reduced(-part, y)]
 
     return declare(name, equal(name, "both operands", True), run, grad, kernel=_of_difference(kernel))
@@ -288,14 +288,14 @@ def _log_loss(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
 def _log_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     dx = torch.where(y == 1, -1 / x, torch.where(y == 0, 1 / (1 - x), (x - y) / (x * (1 - x))))
     dy = torch.log1p(-x) - torch.log(x)
-    return [reduced(wide(g, x) * dx, x), reduced(wide(g, x) * dy, y)]
+    return [reduced(unsqueeze_as(g, x) * dx, x), reduced(unsqueeze_as(g, x) * dy, y)]
 
 
 def _rank_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or dims[0].d[0] != 1:
         needed = "rows of equal dimensions are needed"
         fail("pairwise_rank_loss", dims, f"Bad input dimensions in PairwiseRankLoss: {needed}")
-    return Dim(dims[0].d, same_batch("pairwise_rank_loss", dims))
+    return Dim(dims[0].d, common_batch("pairwise_rank_loss", dims))
 
 
 def _rank(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
@@ -319,11 +319,11 @@ def _poisson(call: BatchCall, x: Tensor) -> Tensor:
     return answer
 
 
-def _of_difference(name: str) -> Maker:
+def _of_difference(name: str) -> NodeMaker:
     """Return the maker of the sum of a function of differences."""
     op, kind = OP["unary"], UNARY[name]
 
-    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def make(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         if engine.dim(args[0])[0] != engine.dim(args[1])[0]:
             return -1
         apart = chain(engine, args[0], (MINUS.kernel, args[1]))
@@ -335,12 +335,12 @@ def _of_difference(name: str) -> Maker:
     return make
 
 
-def _log_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _log_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     losses = engine.kernel(OP["binary"], BINARY["binary_log_loss"], args)
     return chain(engine, losses, (SUM_ELEMS.kernel, None))
 
 
-def _rank_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _rank_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     left, right = [engine.dim(arg)[0] for arg in args]
     apart = chain(engine, args[1], (MINUS.kernel, args[0])) if left == right and left[0] == 1 else -1
     if apart < 0:

@@ -15,7 +15,7 @@ Nodes = tuple[int, ...]
 """The operands of an operation."""
 
 
-class Machine(Protocol):
+class NativeEngine(Protocol):
     """The engine in C++ (`dpmodule._native.AutobatchEngine`).
 
     All that add nodes return the new one's number, or -1 where the operands are not what the kernel takes.
@@ -52,7 +52,7 @@ class Machine(Protocol):
         """Return the dimensions of a node, and the size of its minibatch."""
 
 
-Maker = Callable[[Machine, Attrs, Nodes, Any], int]
+NodeMaker = Callable[[NativeEngine, Attrs, Nodes, Any], int]
 """Adds an operation's node: (engine, attributes, operands, own argument), and returns it.
 
 -1 where the operands are not what the kernel takes: then the operation runs in torch, a batch at a time.
@@ -144,25 +144,25 @@ def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
     return _NAMES.get(name, name)
 
 
-def plain(name: str, kind: int = 0) -> Maker:
+def plain(name: str, kind: int = 0) -> NodeMaker:
     """Return the maker of a kernel, of a kind if it has several, that takes the operands and the node's own number."""
     op = OP[name]
     return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, 0.0, int(aux or 0))
 
 
-def unary(name: str) -> Maker:
+def unary(name: str) -> NodeMaker:
     """Return the maker of a function of every element, and of the attribute or the node's own number if it has one."""
     op, kind = OP["unary"], UNARY[name]
     return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, float((*attrs, aux)[0] or 0.0))
 
 
-def binary(name: str) -> Maker:
+def binary(name: str) -> NodeMaker:
     """Return the maker of a function of the elements of two operands."""
     op, kind = OP["binary"], BINARY[name]
     return lambda engine, attrs, args, aux: engine.kernel(op, kind, args) if len(args) == 2 else -1
 
 
-def labelled(name: str) -> Maker:
+def labelled(name: str) -> NodeMaker:
     """Return the maker of a loss whose node has a label for every element of the minibatch."""
     op = OP[name]
     return lambda engine, attrs, args, aux: engine.kernel_with_labels(
@@ -170,11 +170,11 @@ def labelled(name: str) -> Maker:
     )
 
 
-def drawn(name: str) -> Maker:
+def drawn(name: str) -> NodeMaker:
     """Return the maker of dropout or noise; attributes are its rate and perhaps a dimension."""
     kind = DRAW[name]
 
-    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def make(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         rate, *axis = attrs
         fits = all(0 <= each < TOO_LARGE for each in axis)
         return engine.kernel(OP["drawn"], kind, args, rate, *axis) if fits else -1
@@ -182,18 +182,18 @@ def drawn(name: str) -> Maker:
     return make
 
 
-def along(name: str) -> Maker:
+def along(name: str) -> NodeMaker:
     """Return the maker of a kernel along a dimension, the attribute, or the first one."""
     op = OP[name]
 
-    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def make(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         axis = attrs[0] if attrs else 0
         return engine.kernel(op, axis, args) if 0 <= axis <= LAST_AXIS else -1
 
     return make
 
 
-def chain(engine: Machine, first: int, *steps: tuple[Maker | None, Any]) -> int:
+def chain(engine: NativeEngine, first: int, *steps: tuple[NodeMaker | None, Any]) -> int:
     """Apply one operation after the other; -1 where the engine does not take one.
 
     Args:
@@ -206,7 +206,7 @@ def chain(engine: Machine, first: int, *steps: tuple[Maker | None, Any]) -> int:
     return found
 
 
-def fits(engine: Machine, *args: int) -> bool:
+def fits(engine: NativeEngine, *args: int) -> bool:
     """Say whether minibatches have one size, or none."""
     return len({engine.dim(arg)[1] for arg in args} - {1}) < 2
 
@@ -219,7 +219,7 @@ class NodeLayout:
         steps: how far apart the numbers of each dimension lie.
     """
 
-    def __init__(self, engine: Machine, node: int) -> None:
+    def __init__(self, engine: NativeEngine, node: int) -> None:
         self.d, self.batch = engine.dim(node)
         self.steps: list[int] = []
         self.size = 1
@@ -229,7 +229,7 @@ class NodeLayout:
 
 
 def arranged(
-    engine: Machine,
+    engine: NativeEngine,
     kind: str,
     x: int,
     loops: Sequence[tuple[int, int]],
@@ -246,13 +246,15 @@ def arranged(
     return engine.arrange(ARRANGEMENT[kind], x, first, sizes, steps, engine.shape(*dim))
 
 
-def seen_as(engine: Machine, x: int, dims: tuple[int, ...]) -> int:
+def view_as(engine: NativeEngine, x: int, dims: tuple[int, ...]) -> int:
     """Return an operand with other dimensions, its numbers where they are."""
     batch = engine.dim(x)[1]
     return arranged(engine, "reshape", x, [(math.prod(dims) * batch, 1)], (dims, batch))
 
 
-def reduced(engine: Machine, kind: str, x: int, axes: Sequence[int], is_batch: bool, divisor: int = 0) -> int:
+def reduced(
+    engine: NativeEngine, kind: str, x: int, axes: Sequence[int], is_batch: bool, divisor: int = 0
+) -> int:
     """Return the node of a reduction; -1 where the engine does not take it.
 
     Args:
@@ -266,15 +268,15 @@ def reduced(engine: Machine, kind: str, x: int, axes: Sequence[int], is_batch: b
     layout = NodeLayout(engine, x)
     if node >= 0 or not (known or is_batch) or any(axis >= len(layout.d) for axis in known):
         return node
-    return _reduction(engine, kind, _side_by_side(engine, x, layout, known, is_batch), {0}, False, divisor)
+    return _reduction(engine, kind, _group_axes(engine, x, layout, known, is_batch), {0}, False, divisor)
 
 
-def _reduction(engine: Machine, kind: str, x: int, axes: set[int], is_batch: bool, divisor: int) -> int:
+def _reduction(engine: NativeEngine, kind: str, x: int, axes: set[int], is_batch: bool, divisor: int) -> int:
     bits = sum(2 << axis for axis in axes) + is_batch
     return engine.kernel(OP["reduction"], REDUCTION[kind], (x,), divisor, bits)
 
 
-def _side_by_side(engine: Machine, x: int, layout: NodeLayout, axes: set[int], is_batch: bool) -> int:
+def _group_axes(engine: NativeEngine, x: int, layout: NodeLayout, axes: set[int], is_batch: bool) -> int:
     """Return a node whose first dimension is all those that `reduced` is given; elsewhere they lie unevenly."""
     loops = list(zip(layout.d, layout.steps))
     inside = [loops[axis] for axis in axes]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..arguments import TOO_LARGE
-from .native_kernels import Attrs, Machine, Maker, Nodes, along, plain, reduced
+from .native_kernels import Attrs, NativeEngine, NodeMaker, Nodes, along, plain, reduced
 from .pick import without
 from .spec import (
     BatchCall,
@@ -21,7 +21,7 @@ from .spec import (
     declare,
     fail,
     scalar,
-    wide,
+    unsqueeze_as,
     zeros_for,
 )
 from .unary import raise_kernel
@@ -75,7 +75,7 @@ def _sum_elems(call: BatchCall, x: Tensor) -> Tensor:
 
 
 def _sum_elems_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    return [wide(g, x).expand(g.shape[0], *x.shape[1:])]
+    return [unsqueeze_as(g, x).expand(g.shape[0], *x.shape[1:])]
 
 
 def _batch_sum(call: BatchCall, x: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ def _norm(call: BatchCall, x: Tensor) -> Tensor:
 
 
 def _norm_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    return [2 * x * wide(g, x)]
+    return [2 * x * unsqueeze_as(g, x)]
 
 
 def _length(call: BatchCall, x: Tensor) -> Tensor:
@@ -204,19 +204,19 @@ def _length(call: BatchCall, x: Tensor) -> Tensor:
 
 
 def _length_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    size = wide(call.result, x)
-    return [torch.where(size > 0, x * wide(g, x) / size, 0.0)]
+    size = unsqueeze_as(call.result, x)
+    return [torch.where(size > 0, x * unsqueeze_as(g, x) / size, 0.0)]
 
 
-def _sum_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _sum_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", args[0], *attrs)
 
 
-def _batches_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _batches_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", args[0], (), True)
 
 
-def _moment_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _moment_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axes, is_batch, power, divisor = attrs
     (x,) = args
     is_large = divisor >= TOO_LARGE or abs(power) >= TOO_LARGE
@@ -227,28 +227,28 @@ def _moment_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "mean_dim", x, axes, is_batch, max(divisor, 0))
 
 
-def _std_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _std_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axes, is_batch, divisor = attrs
     if divisor >= TOO_LARGE:
         return -1
     return reduced(engine, "std_dim", args[0], axes, is_batch, max(divisor, 0))
 
 
-def _l2_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _l2_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
 
 
 def _along(name: str, run: Run, grad: Run, is_flat: bool = False) -> Operation:
     """Declare an operation along a dimension, the only attribute; of vectors and matrices only if `is_flat`."""
 
-    def kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         return reduced(engine, name, args[0], attrs, False)
 
     return declare(name, _without(name, is_flat), run, grad, kernel=kernel)
 
 
 def _whole(
-    name: str, text: str, run: Run, grad: Run, kernel: Maker | None = None, shape: ShapeRule = _elements
+    name: str, text: str, run: Run, grad: Run, kernel: NodeMaker | None = None, shape: ShapeRule = _elements
 ) -> Operation:
     """Declare an operation on all elements; the native engine's kernel has its name unless one is given."""
     return declare(name, shape, run, grad, kernel=kernel or plain(name), text=text)

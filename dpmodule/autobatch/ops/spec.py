@@ -24,9 +24,9 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import torch
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..errors import ArgumentError, ShapeError, user_line
-from .native_kernels import Attrs, Maker
+from .native_kernels import Attrs, NodeMaker
 
 
 class Dim(NamedTuple):
@@ -115,10 +115,10 @@ class Operation:
         constant: the result never has a gradient with respect to operands.
         random: `run` draws from `BatchCall.generator`; it has a `grad`, or finds in `BatchCall.saved` what it has drawn
             when it runs again.
-        whole: a batch must not be computed again in part, as its nodes may depend on each other (statistics).
+        whole_batch: a batch must not be computed again in part, as its nodes may depend on each other (statistics).
         matrix: the operand that is a matrix, -1 for none: nodes with different matrices are batched apart where few
             matrices serve many nodes.
-        apart: why nodes of this operation are never batched, "" if they are.
+        never_batched: why nodes of this operation are never batched, "" if they are.
         many: all operands have one `Dim`, and come as one tensor: that of node 0, of node 1, ... stacked along axis 0.
             How many each node has is in `BatchCall.counts`; nodes with different numbers are batched apart.
         ragged: with `many`: nodes with different numbers of operands may share a batch.
@@ -136,12 +136,12 @@ class Operation:
     expand: bool = False
     constant: bool = False
     random: bool = False
-    whole: bool = False
+    whole_batch: bool = False
     matrix: int = -1
-    apart: str = ""
+    never_batched: str = ""
     many: bool = False
     ragged: bool = False
-    kernel: Maker | None = None
+    kernel: NodeMaker | None = None
     text: str = ""
 
     def __repr__(self) -> str:
@@ -190,7 +190,7 @@ def fail(name: str, dims: Dims, text: str) -> NoReturn:
     raise ShapeError(f"{name}: mismatched input dimensions {show(dims)}: {text} (at {user_line()})")
 
 
-def same_batch(name: str, dims: Dims) -> int:
+def common_batch(name: str, dims: Dims) -> int:
     """Return the common minibatch size of operands; those without a minibatch are broadcast."""
     found = 1
     for dim in dims:
@@ -206,7 +206,7 @@ def target(call: BatchCall, place: int = 0) -> torch.Tensor | None:
     return call.into[place] if call.into else None
 
 
-def wide(numbers: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def unsqueeze_as(numbers: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Give one number for every node and minibatch element the axes that `x` has."""
     return numbers.reshape(*numbers.shape[:2], *[1] * (x.dim() - 2))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .native_kernels import OP, Attrs, Machine, Maker, Nodes, unary
+from .native_kernels import OP, Attrs, NativeEngine, NodeMaker, Nodes, unary
 from .native_kernels import UNARY as KINDS
 from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, target
 
@@ -127,13 +127,13 @@ UNARY: dict[str, Operation] = {each.name: each for each in _FUNCTIONS}
 """The functions of every element that DyNet has one function for."""
 
 
-def raise_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    """Add a node of powers of an operand, the own number being the exponent; see `native_kernels.Maker`."""
+def raise_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    """Add a node of powers of an operand, the own number being the exponent; see `native_kernels.NodeMaker`."""
     name = {2.0: "square", 3.0: "cube"}.get(aux, "power_number")
     return engine.kernel(OP["unary"], KINDS[name], args, aux if name == "power_number" else 0.0)
 
 
-def _beside(name: str, kernel: Maker, value: Value, slope: Slope) -> Operation:
+def _with_scalar(name: str, kernel: NodeMaker, value: Value, slope: Slope) -> Operation:
     """Declare a function of every element and a number, which is the node's own: x + 1 and x + 2 make one batch.
 
     Args:
@@ -154,21 +154,25 @@ def _power_slope(g: Tensor, x: Tensor, k: Tensor) -> Tensor:
     return g * torch.where(k == 0, 0.0, k * torch.pow(x, k - 1))
 
 
-SHIFT = _beside("add_number", unary("shift"), lambda x, k: x + k, lambda g, x, k: g)
-SCALE = _beside("multiply_number", unary("scale"), lambda x, k: x * k, lambda g, x, k: g * k)
-RECIPROCAL = _beside("number_divided", unary("recip"), lambda x, k: k / x, lambda g, x, k: -g * k / (x * x))
-RAISE = _beside("power_number", raise_kernel, torch.pow, _power_slope)
-EXPONENT = _beside(
+SHIFT = _with_scalar("add_number", unary("shift"), lambda x, k: x + k, lambda g, x, k: g)
+SCALE = _with_scalar("multiply_number", unary("scale"), lambda x, k: x * k, lambda g, x, k: g * k)
+RECIPROCAL = _with_scalar(
+    "number_divided", unary("recip"), lambda x, k: k / x, lambda g, x, k: -g * k / (x * x)
+)
+RAISE = _with_scalar("power_number", raise_kernel, torch.pow, _power_slope)
+EXPONENT = _with_scalar(
     "number_power",
     unary("number_power"),
     lambda x, k: torch.pow(k, x),
     lambda g, x, k: g * torch.pow(k, x) * torch.log(k),
 )
-SCALE_GRADIENT = _beside("scale_gradient", unary("scale_gradient"), lambda x, k: x, lambda g, x, k: g * k)
+SCALE_GRADIENT = _with_scalar(
+    "scale_gradient", unary("scale_gradient"), lambda x, k: x, lambda g, x, k: g * k
+)
 
 
 def _passing(
-    name: str, kernel: Maker, value: Value = lambda x: x, constant: bool = False, text: str = ""
+    name: str, kernel: NodeMaker, value: Value = lambda x: x, constant: bool = False, text: str = ""
 ) -> Operation:
     """Declare a function of every element whose gradient is passed on as it is, or not at all."""
 
@@ -181,7 +185,7 @@ def _passing(
     return declare(name, same_shape, run, grad, kernel=kernel, constant=constant, text=text)
 
 
-def _argmax_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _argmax_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["argmax"], int(attrs[0]), args)
 
 

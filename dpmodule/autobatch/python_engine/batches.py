@@ -14,9 +14,19 @@ from ..graph import Options
 from ..ops.linear import product
 from ..ops.source import PARAMETER
 from ..ops.spec import BatchCall, Dim, aux_tensor, grad_call, run_call
-from .schedule import side_by_side
-from .signature import BatchPlan, BatchStep, Signature, SignatureTable, Stacked
-from .values import Pool, Reads, Record, Values, Where, mark_operands, merged, reached_nodes, reads_of
+from .schedule import stack_products
+from .signature import BatchPlan, BatchStep, Signature, SignatureTable, StackedParameters
+from .values import (
+    MemoryPool,
+    OperandLocation,
+    Reads,
+    Record,
+    Values,
+    find_reads,
+    mark_operands,
+    merged,
+    reached_nodes,
+)
 
 Tensor = torch.Tensor
 
@@ -31,7 +41,7 @@ class Batches:
         records: of the batches, in order.
     """
 
-    def __init__(self, options: Options, table: SignatureTable, pool: Pool) -> None:
+    def __init__(self, options: Options, table: SignatureTable, pool: MemoryPool) -> None:
         self.options, self._table, self.pool = options, table, pool
         self.values = Values(options.device, options.dtype, pool)
         self.records: list[Record] = []
@@ -41,13 +51,13 @@ class Batches:
         steps = [
             part for step in plan.steps if step.kind.op is not PARAMETER for part in _split_by_matrix(step)
         ]
-        steps = side_by_side(steps, self._table)
-        firsts = self.values.place(steps, plan.end)
+        steps = stack_products(steps, self._table)
+        firsts = self.values.assign_rows(steps, plan.end)
         for step, wheres, places in zip(steps, self.values.locate(steps), firsts):
             self._run_step(step, wheres, places, aux)
 
     def _run_step(
-        self, step: BatchStep, wheres: list[Where], firsts: list[int], aux: Mapping[int, Any]
+        self, step: BatchStep, wheres: list[OperandLocation], firsts: list[int], aux: Mapping[int, Any]
     ) -> None:
         kind, count, width = step.kind, len(step.nodes), len(step.args)
         call, inputs = self._call(step, aux), self._gather(step, wheres)
@@ -76,7 +86,9 @@ class Batches:
             kind.attrs, kind.dims, kind.outs[0], len(step.nodes), numbers, *where, counts=step.counts
         )
 
-    def again(self, step: BatchStep, aux: Mapping[int, Any]) -> tuple[BatchCall, list[Tensor], list[Where]]:
+    def again(
+        self, step: BatchStep, aux: Mapping[int, Any]
+    ) -> tuple[BatchCall, list[Tensor], list[OperandLocation]]:
         """Run some nodes of a batch once more, for `backward`, without keeping the results.
 
         Shape:
@@ -98,7 +110,7 @@ class Batches:
             first += len(step.nodes)
         return found
 
-    def _gather(self, step: BatchStep, wheres: list[Where]) -> list[Tensor]:
+    def _gather(self, step: BatchStep, wheres: list[OperandLocation]) -> list[Tensor]:
         read = self.values.read
         inputs = [
             read(where, dim) if where.value is None else where.value
@@ -178,7 +190,7 @@ class BackwardPass:
         else:
             records = [record for record in batches.records if full or record.step.kind.needs]
             if signature.needs and not full:
-                self._reads = reads_of(records, root, computed)
+                self._reads = find_reads(records, root, computed)
             self._pass(records, signature.dim)
         self._add_to_storages()
 
@@ -236,7 +248,7 @@ class BackwardPass:
             return
         mark_operands(record, alive, reached if reaching < count else None)
         gradients = self._result_gradients(record, count)
-        if reaching == count or not step.args.size or kind.op.random or kind.op.whole:
+        if reaching == count or not step.args.size or kind.op.random or kind.op.whole_batch:
             self._backpropagate(record, gradients)
             return
         places = torch.from_numpy(np.flatnonzero(reached)).to(gradients[0].device)
@@ -271,7 +283,7 @@ class BackwardPass:
             if wants[place] and not is_there and place not in put_off:
                 self._add_to_operand(where, kind.dims[place], grad, memory)
 
-    def _memory_of_sole(self, dims: Sequence[Dim], wheres: Sequence[Where]) -> list[Tensor | None]:
+    def _memory_of_sole(self, dims: Sequence[Dim], wheres: Sequence[OperandLocation]) -> list[Tensor | None]:
         """Return the memory for the gradients of those operands that nothing else reads, None for the others."""
         alone = () if self._reads is None else self._reads.alone
         return [
@@ -295,7 +307,9 @@ class BackwardPass:
         call, inputs, wheres = self._batches.again(part, self._aux)
         return Record(part, call, inputs, wheres, [])
 
-    def _add_to_operand(self, where: Where, dim: Dim, grad: Tensor | None, memory: Tensor | None) -> None:
+    def _add_to_operand(
+        self, where: OperandLocation, dim: Dim, grad: Tensor | None, memory: Tensor | None
+    ) -> None:
         """Add the gradient of an operand to where it belongs; `memory` is that of one that nothing else reads."""
         if grad is None:
             if memory is not None:
@@ -319,7 +333,7 @@ class BackwardPass:
                 self._gradients_of(dim)[where.first : where.first + where.count].add_(whole)
 
     def _add_to_parameters(self, parameter: Any, grad: Tensor) -> None:
-        if type(parameter) is Stacked:
+        if type(parameter) is StackedParameters:
             for each, part in zip(parameter, grad.view(len(parameter), *parameter[0][0].d).unbind()):
                 self._add_to_parameter(each, part)
         else:
@@ -369,7 +383,7 @@ class BackwardPass:
         self._row_gradients.clear()
 
     def leave(self) -> list[tuple[Any, Tensor]]:
-        """Forget the gradients; returns their memory for `Pool.refill`.
+        """Forget the gradients; returns their memory for `MemoryPool.refill`.
 
         Shape:
             returns: each (rows, batch, *d).

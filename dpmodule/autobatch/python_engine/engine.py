@@ -20,7 +20,7 @@ from ..graph import Options
 from .batches import BackwardPass, Batches
 from .schedule import make_plan, make_serial_plan
 from .signature import EXTRA, BatchPlan, NodeTable, Signature, SignatureTable
-from .values import Pool, Record
+from .values import MemoryPool, Record
 
 Tensor = torch.Tensor
 
@@ -37,7 +37,7 @@ class PythonEngine:
         seconds: time spent in "schedule", "run" and "backward", in seconds; "build" is the time between them.
     """
 
-    def __init__(self, options: Options, table: SignatureTable, pool: Pool) -> None:
+    def __init__(self, options: Options, table: SignatureTable, pool: MemoryPool) -> None:
         self._batches = Batches(options, table, pool)
         self.autobatch = options.autobatch
         self.computed = 0

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..graph import EngineGraph, Marks, Options, RanBatch, inputs_of, known_as, way_of
+from ..graph import EngineGraph, ExecutedBatch, Marks, Options, display_name, execution_of, inputs_of
 from ..ops.source import CONSTANT, INPUT, PARAMETER, READING
 from ..ops.spec import Dim, Operation
 from .engine import Mark, PythonEngine
 from .signature import BatchPlan, Signature, SignatureTable
-from .values import Pool
+from .values import MemoryPool
 
 END = -1
 """The key of the signature's number at a leaf of `SignatureTable.trie`."""
@@ -51,7 +51,7 @@ class PythonGraph(EngineGraph):
     def __init__(self, options: Options | None = None, table: SignatureTable | None = None) -> None:
         super().__init__(options or Options())
         self.table = table or SignatureTable()
-        self._pool = Pool()
+        self._pool = MemoryPool()
         self._begin()
 
     def _begin(self) -> None:
@@ -284,7 +284,7 @@ class PythonGraph(EngineGraph):
         """Return the plans that were run, the earliest first."""
         return self.engine.plans
 
-    def ran(self) -> list[RanBatch]:
+    def executed_batches(self) -> list[ExecutedBatch]:
         return list(_batches_of(self.engine.plans))
 
     @property
@@ -299,16 +299,16 @@ class PythonGraph(EngineGraph):
         return self.engine.seconds
 
 
-def _batches_of(plans: Sequence[BatchPlan]) -> Iterator[RanBatch]:
+def _batches_of(plans: Sequence[BatchPlan]) -> Iterator[ExecutedBatch]:
     """Describe the batches of plans, one for every request for a value."""
     for forward, plan in enumerate(plans):
         for step in plan.steps:
             kind, count = step.kind, len(step.nodes)
             if not kind.dims:
                 continue
-            yield RanBatch(
+            yield ExecutedBatch(
                 kind=kind.index,
-                operation=known_as(kind.op.name),
+                operation=display_name(kind.op.name),
                 dims=inputs_of(kind.op, kind.attrs, kind.dims),
                 out=kind.outs[0],
                 parameters=tuple(each and each[1:] for each in kind.parameters),
@@ -316,6 +316,6 @@ def _batches_of(plans: Sequence[BatchPlan]) -> Iterator[RanBatch]:
                 nodes=count,
                 calls=count,
                 forward=forward,
-                apart=kind.op.apart,
-                way=way_of(kind.op, kind.attrs, kind.dims),
+                never_batched=kind.op.never_batched,
+                execution=execution_of(kind.op, kind.attrs, kind.dims),
             )

@@ -297,11 +297,11 @@ def _reordered(flat: Ints, begin: Ints, lengths: Ints, order: Ints) -> tuple[Int
     return flat[places], ends.tolist()
 
 
-def side_by_side(steps: Sequence[BatchStep], table: SignatureTable) -> list[BatchStep]:
+def stack_products(steps: Sequence[BatchStep], table: SignatureTable) -> list[BatchStep]:
     """Put steps together that multiply several matrices with the same vectors, where that occurs again and again."""
     groups: dict[Any, list[BatchStep]] = {}
     for step in steps:
-        beside = step.kind.beside
+        beside = step.kind.stack_key
         if beside is not None and step.stage >= 0 and not _reads_one(step):
             key = step.stage, beside, step.args[:, -1].tobytes()
             groups.setdefault(key, []).append(step)

@@ -40,13 +40,13 @@ class BatchKind:
     Attributes:
         dims: the `Dim` of every operand (of one, if the operation takes many alike).
         parameters: for every operand that is a parameter: (`Dim`, weak reference to it, is updated); else None.
-        beside: of the product of a matrix for all nodes with a vector for each: equal for those that can be computed
+        stack_key: of the product of a matrix for all nodes with a vector for each: equal for those that can be computed
             together, if the vectors are the same; else None.
     """
 
     __slots__ = (
         "attrs",
-        "beside",
+        "stack_key",
         "computed",
         "dims",
         "index",
@@ -76,16 +76,16 @@ class BatchKind:
         self.needs = (source and bool(attrs[-1])) if op is PARAMETER else source or any(self.wants)
         if op.constant:
             self.needs = False
-        self.beside = self._beside()
+        self.stack_key = self._stack_key()
 
-    def _beside(self) -> Any:
+    def _stack_key(self) -> Any:
         if not (self.op is MATMUL or (self.op is AFFINE and len(self.dims) == 3)):
             return None
         is_plain = self.computed == (len(self.dims) - 1,) and len(self.dims[-1].d) == 1
         return (self.op, self.dims, self.wants) if is_plain else None
 
 
-class Stacked(tuple[Any, ...]):
+class StackedParameters(tuple[Any, ...]):
     """Parameters of one shape that are read as one tensor, in place of a parameter in `BatchKind.parameters`."""
 
     __slots__ = ()
@@ -194,7 +194,7 @@ class SignatureTable:
             found = self._stacks[kinds] = copy(first)
             found.index, found.op, found.attrs = -1 - len(self._stacks), STACK, (len(kinds),)
             found.parameters = (
-                *[Stacked(each) for each in zip(*[kind.parameters[:-1] for kind in kinds])],
+                *[StackedParameters(each) for each in zip(*[kind.parameters[:-1] for kind in kinds])],
                 None,
             )
         return found

@@ -2,7 +2,7 @@
 
 A batch's result is a slice of an arena, and operands of one shape are gathered from one tensor.
 A batch that has been run is recorded with the places of
-its operands; `reads_of` finds who reads which node, and what a backward pass may leave out.
+its operands; `find_reads` finds who reads which node, and what a backward pass may leave out.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..ops.spec import BatchCall, Dim
-from .signature import BatchKind, BatchStep, Stacked
+from .signature import BatchKind, BatchStep, StackedParameters
 
 
 @dataclass(slots=True)
-class Where:
+class OperandLocation:
     """Where an operand of a batch came from.
 
     Shape:
@@ -51,7 +51,7 @@ class Record:
     step: BatchStep
     call: BatchCall
     inputs: list[torch.Tensor]
-    wheres: list[Where]
+    wheres: list[OperandLocation]
     firsts: list[int]
 
 
@@ -77,7 +77,7 @@ class Reads(NamedTuple):
     sums: dict[Dim, list[tuple[int, int]]]
 
 
-def reads_of(records: Sequence[Record], root: int, size: int) -> Reads:
+def find_reads(records: Sequence[Record], root: int, size: int) -> Reads:
     """Find out which batches the root depends on, and what is read by one operand only."""
     wheres, columns = _operands(records)
     uses = np.bincount(np.concatenate(columns), minlength=size) if columns else np.zeros(size, np.int64)
@@ -150,7 +150,7 @@ def mark_operands(record: Record, alive: NDArray[np.bool_], reached: NDArray[np.
     alive[args] = True
 
 
-def _operands(records: Sequence[Record]) -> tuple[list[Where], list[Ints]]:
+def _operands(records: Sequence[Record]) -> tuple[list[OperandLocation], list[Ints]]:
     """Return where the operands that want a gradient lie, and which nodes they are."""
     wheres, columns = [], []
     for record in records:
@@ -197,7 +197,7 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 Tensor = torch.Tensor
 
 
-class Pool:
+class MemoryPool:
     """Memory of the graph before, for the next one: what is new to the process has to be cleared by the system first.
 
     What the last graph has not used is let go, and what somebody still holds is left to them.
@@ -257,7 +257,7 @@ class Arena:
 
     __slots__ = ("_pool", "device", "dim", "dtype", "tensor", "used")
 
-    def __init__(self, dim: Dim, device: torch.device, dtype: torch.dtype, pool: Pool) -> None:
+    def __init__(self, dim: Dim, device: torch.device, dtype: torch.dtype, pool: MemoryPool) -> None:
         self.dim, self.device, self.dtype, self._pool = dim, device, dtype, pool
         self.tensor = torch.empty(0, dim.batch, *dim.d, device=device, dtype=dtype)
         self.used = 0
@@ -295,12 +295,12 @@ class Values:
         arenas: by shape.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype, pool: Pool) -> None:
+    def __init__(self, device: torch.device, dtype: torch.dtype, pool: MemoryPool) -> None:
         self._device, self._dtype, self._pool = device, dtype, pool
         self.arenas: dict[Dim, Arena] = {}
         self.rows: Ints = np.zeros(256, np.int64)
 
-    def place(self, steps: Sequence[BatchStep], end: int) -> list[list[int]]:
+    def assign_rows(self, steps: Sequence[BatchStep], end: int) -> list[list[int]]:
         """Give rows to the results of batches, one behind the other.
 
         Returns:
@@ -328,13 +328,13 @@ class Values:
             self.rows[np.concatenate(nodes)] = np.arange(counts.sum()) + np.repeat(firsts - before, counts)
         return found
 
-    def locate(self, steps: Sequence[BatchStep]) -> list[list[Where]]:
+    def locate(self, steps: Sequence[BatchStep]) -> list[list[OperandLocation]]:
         """Say for every operand of batches where it lies: rows in a row, one row for all, or an index.
 
         All of them are looked at together, and there is one index: in parts, each would take longer than a product.
         """
         columns = []
-        wheres_of_kind: dict[int, list[Where]] = {}
+        wheres_of_kind: dict[int, list[OperandLocation]] = {}
         for step in steps:
             kind = step.kind
             if kind.many:
@@ -364,13 +364,15 @@ class Values:
         index = torch.split(torch.from_numpy(rows).to(self._device), sizes)
         return zip(rows[starts].tolist(), sizes, in_row.tolist(), equal.tolist(), index)
 
-    def _where_of_parameter(self, parameter: Any) -> Where:
+    def _where_of_parameter(self, parameter: Any) -> OperandLocation:
         """Return where an operand lies that is a parameter; something for the others to take the place of."""
         if parameter is None:
-            return Where(0, 0, None, None)
-        if type(parameter) is Stacked:
-            return Where(0, 1, None, parameter, torch.stack([self._value(each) for each in parameter]))
-        return Where(0, 1, None, parameter, self._value(parameter)[None, None])
+            return OperandLocation(0, 0, None, None)
+        if type(parameter) is StackedParameters:
+            return OperandLocation(
+                0, 1, None, parameter, torch.stack([self._value(each) for each in parameter])
+            )
+        return OperandLocation(0, 1, None, parameter, self._value(parameter)[None, None])
 
     def _value(self, parameter: Any) -> Tensor:
         storage = parameter[1]()
@@ -379,17 +381,17 @@ class Values:
         return found
 
     @staticmethod
-    def _fill(kind: BatchKind, wheres: list[Where], columns: Iterator[_Column]) -> None:
+    def _fill(kind: BatchKind, wheres: list[OperandLocation], columns: Iterator[_Column]) -> None:
         for place in (0,) if kind.many else kind.computed:
             first, count, in_row, equal, index = next(columns)
             if in_row:
-                wheres[place] = Where(first, count, None, None)
+                wheres[place] = OperandLocation(first, count, None, None)
             elif equal and not kind.many:
-                wheres[place] = Where(first, 1, None, None)
+                wheres[place] = OperandLocation(first, 1, None, None)
             else:
-                wheres[place] = Where(first, count, index, None)
+                wheres[place] = OperandLocation(first, count, index, None)
 
-    def read(self, where: Where, dim: Dim) -> Tensor:
+    def read(self, where: OperandLocation, dim: Dim) -> Tensor:
         """Return an operand.
 
         Shape:

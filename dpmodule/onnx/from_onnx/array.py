@@ -10,7 +10,8 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import (
+from .read import DTYPES
+from .shape_helpers import (
     LONGEST,
     common_shape,
     dynamic,
@@ -23,7 +24,6 @@ from .forms import (
     transpose,
     unsqueeze,
 )
-from .read import DTYPES
 from .value import OnnxValue, Sizes, same_type
 
 _MANY = 2**62
@@ -44,7 +44,7 @@ def _constant(c: NodeCall) -> OnnxValue:
 def _shape(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     start, end = c.attrs.get("start", 0), c.attrs.get("end")
-    made = b.given([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
+    made = b.from_trials([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
     if b.is_uniform(made.known):
         return made
     node = b("shape_array", _unknown(x))
@@ -69,7 +69,7 @@ def _part(b: GraphBuilder, x: OnnxValue, start: int, end: int | None) -> OnnxVal
 
 def _size(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    made = b.given([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
+    made = b.from_trials([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
     if not b.is_uniform(made.known):
         made.entry, made.scope = b("size_array", _unknown(x)).entry, b.scope
     return made
@@ -145,7 +145,7 @@ def _split(c: NodeCall) -> list[OnnxValue]:
 
 
 def _slice_of(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
-    each = (begin,) * x.b.worlds
+    each = (begin,) * x.b.trials
     return cut(x, axis, each, tuple(n + size for n in each))
 
 
@@ -184,7 +184,7 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
 
 
 def _bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
-    """Return a position as one number for every world, None for the end, False if there is no such number."""
+    """Return a position as one number for every trial, None for the end, False if there is no such number."""
     if all(p == n for p, n in zip(places, sizes)):
         return default if default is not None else None
     if not dynamic(places) and (not dynamic(sizes) or places[0] <= min(sizes)):
@@ -227,7 +227,7 @@ def _sliced(
             places = range(*slice(s, e if step > 0 or e >= -n else None, step).indices(n))
             tensor = tensor.index_select(axis, torch.tensor(list(places), dtype=torch.int64))
         found.append(tensor)
-    made = b.given(found)
+    made = b.from_trials(found)
     if x.entry is not None and not b.is_uniform(made.known):
         _with_node(b, made, x, starts, ends, axes, steps)
     return made
@@ -242,7 +242,7 @@ def _with_node(
     axes: Sequence[int],
     steps: Sequence[int],
 ) -> None:
-    """Give numbers that differ between worlds the node that computes them in a run, if one operator does."""
+    """Give numbers that differ between trials the node that computes them in a run, if one operator does."""
     if len(axes) == 1 and steps[0] == 1 and len(set(starts)) == len(set(ends)) == 1:
         begin, end, _ = slice(starts[0][0], ends[0][0]).indices(x.shapes[0][0])
         if begin >= end:
@@ -253,7 +253,7 @@ def _with_node(
 
 def _tile(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    repeats = c.ints("repeats", 1) or [()] * b.worlds
+    repeats = c.ints("repeats", 1) or [()] * b.trials
     if len(repeats[0]) != x.rank or any(n < 1 for each in repeats for n in each):
         raise Refused(f"repeats {repeats[0]} for {x.dims[0]}")
     if all(each == repeats[0] for each in repeats):
@@ -283,7 +283,7 @@ def _of_shape(c: NodeCall) -> OnnxValue:
         raise Refused(f"value has {value.numel()} elements, expected one")
     dtype = str(value.dtype).removeprefix("torch.")
     if any(0 in s for s in shapes):
-        return c.b.given(
+        return c.b.from_trials(
             [
                 torch.zeros(s, dtype=value.dtype) if math.prod(s) == 0 else value.reshape(()).expand(s)
                 for s in shapes
@@ -297,20 +297,20 @@ def _of_shape(c: NodeCall) -> OnnxValue:
 def _range(c: NodeCall) -> OnnxValue:
     b = c.b
     start, limit, delta = c.x, c.value(1), c.value(2)
-    first, last, step = b.every(start), b.every(limit), b.every(delta)
+    first, last, step = b.values_per_trial(start), b.values_per_trial(limit), b.values_per_trial(delta)
     if first is None or last is None or step is None:
         raise Refused("start, limit or delta depends on the data")
-    if b.fixed(delta) is None:
+    if b.constant_value(delta) is None:
         raise Refused("delta depends on the sizes of the inputs")
     gap = float(step[0])
     counts = tuple(max(0, math.ceil((float(m) - float(n)) / gap)) for m, n in zip(last, first))
     if max(counts) > LONGEST or min(counts) == 0:
         raise Refused(f"{counts[0]} elements")
-    if dynamic(counts) and b.fixed(start) is None:
+    if dynamic(counts) and b.constant_value(start) is None:
         line = positions(b, counts, 0, 1, start.dtype)
         return line * gap + start
     lines = [torch.arange(n) for n in counts]
-    begin = b.fixed(start)
+    begin = b.constant_value(start)
     if begin is None:
         return b.constant(lines[0] * gap, start.dtype) + start
     if not dynamic(counts):
@@ -329,7 +329,7 @@ def _pad(c: NodeCall) -> OnnxValue:
     axes = c.fixed_ints("axes", 3)
     mode, value = c.attrs["mode"], c.attrs.get("value", 0.0)
     if c.since >= 11 and c.maybe(2) is not None:
-        value = float(b.needed(c.value(2), "constant_value"))
+        value = float(b.required_constant(c.value(2), "constant_value"))
     places = [normal(a, x.rank) for a in axes] if axes is not None else list(range(x.rank))
     if any(len(p) != 2 * len(places) for p in pads):
         raise Refused(f"pads {pads[0]} for {len(places)} axes")
@@ -402,8 +402,8 @@ def _mirrored(x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str)
 
 def _one_hot(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    depth = int(b.needed(c.value(1), "depth").reshape(-1)[0])
-    off, on = (float(n) for n in b.needed(c.value(2), "values"))
+    depth = int(b.required_constant(c.value(1), "depth").reshape(-1)[0])
+    off, on = (float(n) for n in b.required_constant(c.value(2), "values"))
     axis = normal(c.attrs["axis"], x.rank + 1)
     hot: OnnxValue = b(
         "one_hot",

@@ -9,7 +9,7 @@ from ...base import FileFormatError
 
 DOMAINS = ("", "ai.onnx.ml")
 OLDEST = {"": 7, "ai.onnx.ml": 1}
-"""Version of each domain's operators that is read at least; models of older ones are upgraded."""
+"""Version of each domain's operators that is read at least; models of older ones are upgrade_model."""
 _NODES = 250_000
 _DEPTH = 32
 CALLS = 64
@@ -343,12 +343,12 @@ class Problems:
         raise FileFormatError(f"{self.path}: this ONNX file cannot be imported:\n{lines}")
 
 
-# models of opsets before 7, upgraded by the converter of the package onnx
+# models of opsets before 7, upgrade_model by the converter of the package onnx
 
 _TARGET = OLDEST[""]
 
 
-def upgraded(model: Any, path: str) -> Any:
+def upgrade_model(model: Any, path: str) -> Any:
     """Return a model of an opset before 7 in opset 7, and any other model as it is."""
     versions = versions_of(model.opset_import)
     old = versions.get("", _TARGET)
@@ -366,11 +366,11 @@ def upgraded(model: Any, path: str) -> Any:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         problems.add("", f"opset {old}, which the package onnx cannot upgrade to {_TARGET}: {why}")
         problems.check()
-    _stand_up_slopes(model, made)
+    _move_slope_axes(model, made)
     return made
 
 
-def _stand_up_slopes(old: Any, made: Any) -> None:
+def _move_slope_axes(old: Any, made: Any) -> None:
     """Give slopes of PRelu axes of size 1 after their own: before opset 7 there is one slope for each channel.
 
     From opset 7 on slopes broadcast, and the converter leaves them as they are.

@@ -11,14 +11,14 @@ from ...graph import Entry, Graph, Node
 from ...ops import get
 from .build import GraphBuilder, GraphScope, NodeCall, Translator
 from .check import Refused
-from .forms import LONGEST, in_order, normal, positions, squeeze, unsqueeze
 from .index import selected
+from .shape_helpers import LONGEST, in_order, normal, positions, squeeze, unsqueeze
 from .value import Dims, OnnxValue, Sizes
 
 
 def _if(c: NodeCall) -> list[Any]:
     b = c.b
-    known = b.fixed(c.x)
+    known = b.constant_value(c.x)
     if known is not None:
         return c.body(c.attrs["then_branch" if bool(known.reshape(-1)[0]) else "else_branch"], [])
     yes, no = c.attrs["then_branch"], c.attrs["else_branch"]
@@ -31,8 +31,8 @@ def _if(c: NodeCall) -> list[Any]:
 
 
 def _counts(b: GraphBuilder, limit: OnnxValue | None) -> tuple[int, ...] | None:
-    """Return how many steps a loop has at most in every world, None where that is open."""
-    found = None if limit is None else b.every(limit)
+    """Return how many steps a loop has at most in every trial, None where that is open."""
+    found = None if limit is None else b.values_per_trial(limit)
     if found is None:
         return None
     counts = tuple(int(n) for n in found)
@@ -43,7 +43,7 @@ def _loop(c: NodeCall) -> list[Any]:
     b, graph = c.b, c.attrs["body"]
     states = [c.value(i) for i in range(2, len(c.inputs))]
     counts = _counts(b, c.maybe(0))
-    begins = None if c.maybe(1) is None else b.fixed(c.value(1))
+    begins = None if c.maybe(1) is None else b.constant_value(c.value(1))
     if counts is not None and min(counts) < 1:
         raise Refused("a loop without steps")
     always_begins = c.maybe(1) is None or (begins is not None and bool(begins))
@@ -62,7 +62,7 @@ def _counted(c: NodeCall, graph: Any, states: list[OnnxValue], counts: tuple[int
 
     def step(elements: list[OnnxValue], held: list[OnnxValue]) -> tuple[list[OnnxValue], list[OnnxValue]]:
         outs = c.body(graph, [elements[0], b.constant(torch.tensor(True)), *held], scope=b.scope)
-        known = b.fixed(outs[0])
+        known = b.constant_value(outs[0])
         always.append(known is not None and bool(known))
         return outs[1 + len(held) :], outs[1 : 1 + len(held)]
 
@@ -140,7 +140,7 @@ def _items(c: NodeCall) -> list[OnnxValue]:
 
 
 def _place(c: NodeCall, number: int, length: int) -> int:
-    place = int(c.b.needed(c.value(number), "position"))
+    place = int(c.b.required_constant(c.value(number), "position"))
     if not -length <= place < max(length, 1):
         raise Refused(f"position {place} of a sequence of {length}")
     return place % length if length else 0
@@ -153,7 +153,7 @@ def _at(c: NodeCall) -> OnnxValue:
 
 def _insert(c: NodeCall) -> list[Any]:
     items = _items(c)
-    place = int(c.b.needed(c.value(2), "position")) if c.has(2) else len(items)
+    place = int(c.b.required_constant(c.value(2), "position")) if c.has(2) else len(items)
     if not -len(items) <= place <= len(items):
         raise Refused(f"position {place} of a sequence of {len(items)}")
     items.insert(place, c.value(1))
@@ -180,7 +180,7 @@ def _taken_apart(c: NodeCall) -> list[Any]:
     if whole is None:
         raise Refused("a sequence whose length depends on the sizes of the inputs")
     given = c.maybe(1)
-    sizes = [1] if given is None else list(b.numbers(given, "split")[0])
+    sizes = [1] if given is None else list(b.integers(given, "split")[0])
     if given is None or given.is_scalar:
         step = max(1, sizes[0])
         if whole > 4096 * step:
@@ -247,21 +247,23 @@ def _open(b: GraphBuilder, value: OnnxValue) -> OnnxValue:
     return made
 
 
-def _stand_in(b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool) -> OnnxValue:
+def _placeholder(
+    b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool
+) -> OnnxValue:
     made = b.variable(b.reserve(f"{b.label}_{kind}"), shapes, dtype, is_open=True)
     return made.as_scalar(is_scalar)
 
 
 def _element(b: GraphBuilder, whole: OnnxValue) -> OnnxValue:
     shapes = tuple(s[1:] or (1,) for s in whole.shapes)
-    return _stand_in(b, "element", shapes, whole.dtype, len(whole.shapes[0]) == 1)
+    return _placeholder(b, "element", shapes, whole.dtype, len(whole.shapes[0]) == 1)
 
 
 def _outside(b: GraphBuilder, scope: GraphScope, node: Node) -> OnnxValue:
     """Return what a variable of a body stands for in the graph around it."""
     for outer, inner in scope.captured.values():
         if inner is node:
-            made = OnnxValue(b, ((1,),) * b.worlds, "float32", outer)
+            made = OnnxValue(b, ((1,),) * b.trials, "float32", outer)
             made.scope, made.trains = b.scope, True
             return made
     raise Refused(f"a body reads {node.name!r}, which is not there")
@@ -302,7 +304,7 @@ def each_step(
     b.scope = scope
     try:
         elements = [_element(b, v) for v in data]
-        held = [_stand_in(b, "state", v.shapes, v.dtype, v.is_scalar) for v in states]
+        held = [_placeholder(b, "state", v.shapes, v.dtype, v.is_scalar) for v in states]
         outs, news = step(elements, held)
         news = [_kept(b, old, new) for old, new in zip(held, news)]
         results = [*outs, *news]
@@ -344,7 +346,7 @@ def _foreach(
     op = get("_foreach")
     shapes = [tuple((n, *s) for n, s in zip(lengths, v.shapes)) for v in outs] + [v.shapes for v in states[0]]
     types = [v.dtype for v in (*outs, *states[0])]
-    found = b.made(op, op.parse(params, (graph,)), params, values, shapes, (graph,), types)
+    found = b.apply_op(op, op.parse(params, (graph,)), params, values, shapes, (graph,), types)
     stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(found, outs)]
     return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(found[len(outs) :], states[0])]
 
@@ -370,10 +372,10 @@ def while_true(
     first, scope = GraphScope(outer), GraphScope(outer)
     try:
         b.scope = first
-        asked = [_stand_in(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
+        asked = [_placeholder(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
         question = graph_of(b, [test(asked)], [f"{b.label}_test"])
         b.scope = scope
-        held = [_stand_in(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
+        held = [_placeholder(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
         outs, news = step(held)
         if outs and limit is None:
             raise Refused("a loop without a largest number of steps that collects results")
@@ -397,7 +399,9 @@ def while_true(
     op = get("_while_loop")
     shapes = [tuple((limit or 0, *s) for s in v.shapes) for v in outs] + [v.shapes for v in variables]
     types = [v.dtype for v in (*outs, *variables)]
-    found = b.made(op, op.parse(params, (question, graph)), params, values, shapes, (question, graph), types)
+    found = b.apply_op(
+        op, op.parse(params, (question, graph)), params, values, shapes, (question, graph), types
+    )
     stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(found, outs)]
     return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(found[len(outs) :], variables)]
 
@@ -454,7 +458,7 @@ def branch(
     }
     op = get("_cond")
     bodies_of = tuple(graphs)
-    found = b.made(
+    found = b.apply_op(
         op,
         op.parse(params, bodies_of),
         params,

@@ -10,8 +10,8 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import dynamic, expand, filled, normal, positions, reshape, transpose, unsqueeze
 from .index import selected
+from .shape_helpers import dynamic, expand, filled, normal, positions, reshape, transpose, unsqueeze
 from .value import OnnxValue, Sizes
 
 _MATRIX = 2**24
@@ -23,9 +23,9 @@ class _ResizedAxis:
     def __init__(self, before: Sizes, after: Sizes, scales: tuple[float, ...], attrs: dict[str, Any]) -> None:
         self.before, self.after, self._scales, self._a = before, after, scales, attrs
 
-    def places(self, world: int) -> torch.Tensor:
+    def places(self, trial: int) -> torch.Tensor:
         """Return which place of the data each element of the result shows."""
-        n, m, scale = self.before[world], self.after[world], self._scales[world]
+        n, m, scale = self.before[trial], self.after[trial], self._scales[trial]
         line = torch.arange(m, dtype=torch.float32)  # as ONNX Runtime does, which decides ties
         mode = self._a["coordinate_transformation_mode"]
         if mode == "asymmetric":
@@ -43,9 +43,9 @@ class _ResizedAxis:
             return (line + 0.5) / scale - 0.5
         raise Refused(f"coordinate_transformation_mode {mode!r}")
 
-    def nearest(self, world: int) -> torch.Tensor:
+    def nearest(self, trial: int) -> torch.Tensor:
         """Return the element that each one of the result copies."""
-        places = self.places(world)
+        places = self.places(trial)
         mode = self._a["nearest_mode"]
         functions: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
             "round_prefer_floor": lambda x: torch.ceil(x - 0.5),
@@ -55,7 +55,7 @@ class _ResizedAxis:
         }
         if mode not in functions:
             raise Refused(f"nearest_mode {mode!r}")
-        return functions[mode](places).long().clamp(0, self.before[world] - 1)
+        return functions[mode](places).long().clamp(0, self.before[trial] - 1)
 
     def matrix(self) -> torch.Tensor:
         """Return the weights of each element of the data in each one of the result, for an axis of one size."""
@@ -95,19 +95,19 @@ def _defaults(c: NodeCall) -> dict[str, Any]:
 
 
 def _wanted(c: NodeCall, rank: int, attrs: dict[str, Any]) -> tuple[list[int], list[tuple[float, ...]], Any]:
-    """Return the axes, their factors in every world, and sizes if the file gives those."""
+    """Return the axes, their factors in every trial, and sizes if the file gives those."""
     b = c.b
     axes = [normal(n, rank) for n in attrs.get("axes") or range(rank)]
     place = {"Upsample": 1}.get(c.kind, 1 if c.since < 11 else 2)
     if "scales" in attrs:
-        return axes, [tuple(attrs["scales"])] * b.worlds, None
+        return axes, [tuple(attrs["scales"])] * b.trials, None
     given = c.maybe(place)
     if given is not None:
-        numbers = b.every(given)
+        numbers = b.values_per_trial(given)
         if numbers is None:
             raise Refused("scales depend on the data")
         return axes, [tuple(t.reshape(-1).tolist()) for t in numbers], None
-    sizes = None if c.maybe(3) is None else b.numbers(c.value(3), "sizes")
+    sizes = None if c.maybe(3) is None else b.integers(c.value(3), "sizes")
     if sizes is None:
         raise Refused("neither scales nor sizes are given")
     if attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
@@ -156,7 +156,7 @@ def _apply(b: GraphBuilder, x: OnnxValue, jobs: dict[int, _ResizedAxis], attrs: 
 
 
 def _nearest(b: GraphBuilder, x: OnnxValue, axis: int, job: _ResizedAxis) -> OnnxValue:
-    places = [job.nearest(w) for w in range(b.worlds)]
+    places = [job.nearest(w) for w in range(b.trials)]
     times = job.after[0] // job.before[0]
     if times > 1 and all(
         m == n * times and bool((p == torch.arange(m) // times).all())
@@ -181,7 +181,7 @@ def _like(b: GraphBuilder, x: OnnxValue, jobs: dict[int, _ResizedAxis], attrs: d
         raise Refused(f"mode {attrs['mode']} with {mode} for axes whose sizes are open")
     after = tuple(
         (1, 1, *(jobs[axis].after[w] if axis in jobs else x.shapes[w][axis] for axis in (2, 3)))
-        for w in range(b.worlds)
+        for w in range(b.trials)
     )
     like = filled(b, after, 0.0, x.dtype)
     return b("_contrib_BilinearResize2D", x, like, mode="like", align_corners=mode == "align_corners")
@@ -234,9 +234,19 @@ def _corners(b: GraphBuilder, boxes: OnnxValue, is_center: bool) -> OnnxValue:
 
 def _suppression(c: NodeCall) -> OnnxValue:
     b, boxes, scores = c.b, c.x, c.value(1)
-    most = 0 if c.maybe(2) is None else int(b.needed(c.value(2), "max_output_boxes_per_class").reshape(-1)[0])
-    overlap = 0.0 if c.maybe(3) is None else float(b.needed(c.value(3), "iou_threshold").reshape(-1)[0])
-    least = -1e30 if c.maybe(4) is None else float(b.needed(c.value(4), "score_threshold").reshape(-1)[0])
+    most = (
+        0
+        if c.maybe(2) is None
+        else int(b.required_constant(c.value(2), "max_output_boxes_per_class").reshape(-1)[0])
+    )
+    overlap = (
+        0.0 if c.maybe(3) is None else float(b.required_constant(c.value(3), "iou_threshold").reshape(-1)[0])
+    )
+    least = (
+        -1e30
+        if c.maybe(4) is None
+        else float(b.required_constant(c.value(4), "score_threshold").reshape(-1)[0])
+    )
     if most < 1 or boxes.rank != 3 or scores.rank != 3:
         raise Refused(f"{most} boxes of a class out of {boxes.dims[0]} with scores {scores.dims[0]}")
     shapes = tuple((*s, 1) for s in scores.shapes)

@@ -9,7 +9,7 @@ import torch
 from .array import cut
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import expand, normal, positions, reshape, squeeze
+from .shape_helpers import expand, normal, positions, reshape, squeeze
 from .value import Dims, OnnxValue, Sizes
 
 _COUNTS: tuple[Sizes, ...] = ((29, 31, 37), (41, 43, 59), (47, 71, 53), (61, 73, 67))
@@ -20,14 +20,14 @@ def _gather(c: NodeCall) -> OnnxValue:
     axis = normal(c.attrs["axis"], x.rank)
     if x.known is not None and not x.trains and x.entry is not None and index.rank <= 1:
         return _picked(b, x, index)
-    if index.is_scalar and b.fixed(index) is not None:
-        place = int(b.needed(index, "indices"))
+    if index.is_scalar and b.constant_value(index) is not None:
+        place = int(b.required_constant(index, "indices"))
         size = x.size(axis)
         if size is not None and not -size <= place < size:
             raise Refused(f"position {place} of an axis of {size} elements")
         end = None if place == -1 else place + 1
         return squeeze(b("slice_axis", x, axis=axis, begin=place, end=end), [axis])
-    known = None if index.known is None else b.fixed(index)
+    known = None if index.known is None else b.constant_value(index)
     is_plain = known is not None and (known.numel() == 0 or int(known.min()) >= 0)
     found: OnnxValue = b("take", x, index, axis=axis, mode="clip" if is_plain else "wrap")
     return squeeze(found, [axis]) if index.is_scalar else found
@@ -35,8 +35,8 @@ def _gather(c: NodeCall) -> OnnxValue:
 
 def _picked(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
     """Pick numbers out of those of a shape."""
-    places = b.numbers(index, "indices")
-    made = b.given(
+    places = b.integers(index, "indices")
+    made = b.from_trials(
         [t[list(p)].reshape(() if index.is_scalar else (-1,)) for t, p in zip(x.known or (), places)]
     )
     if not b.is_uniform(made.known):
@@ -49,7 +49,7 @@ def _picked(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
 
 def _wrapped(b: GraphBuilder, index: OnnxValue, sizes: Sizes) -> OnnxValue:
     """Count negative positions from the front."""
-    known = None if index.known is None else b.fixed(index)
+    known = None if index.known is None else b.constant_value(index)
     if known is not None and int(known.min()) >= 0:
         return index
     if any(n != sizes[0] for n in sizes):
@@ -137,7 +137,7 @@ def _scatter_nd(c: NodeCall) -> OnnxValue:
 
 def _whole_ranges(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> list[tuple[int, int]] | None:
     """Return the ranges along the leading axes that constant positions name in full, None if they do not."""
-    known = None if index.known is None else b.fixed(index)
+    known = None if index.known is None else b.constant_value(index)
     if known is None or known.shape[-1] != known.dim() - 1:
         return None
     ranges = []
@@ -162,9 +162,9 @@ def _assigned(b: GraphBuilder, x: OnnxValue, updates: OnnxValue, ranges: list[tu
 def _top_k(c: NodeCall) -> list[OnnxValue]:
     b, x = c.b, c.x
     axis = normal(c.attrs["axis"], x.rank)
-    k = c.attrs["k"] if "k" in c.attrs else b.numbers(c.value(1), "k")[0][0]
-    if "k" not in c.attrs and len(set(b.numbers(c.value(1), "k"))) > 1:
-        if tuple(n[0] for n in b.numbers(c.value(1), "k")) != x.axis(axis):
+    k = c.attrs["k"] if "k" in c.attrs else b.integers(c.value(1), "k")[0][0]
+    if "k" not in c.attrs and len(set(b.integers(c.value(1), "k"))) > 1:
+        if tuple(n[0] for n in b.integers(c.value(1), "k")) != x.axis(axis):
             raise Refused("k depends on the sizes of the inputs")
         ascending = not c.attrs.get("largest", 1)
         order = b("argsort", x, axis=axis, is_ascend=ascending, dtype="int64")
@@ -176,7 +176,7 @@ def _top_k(c: NodeCall) -> list[OnnxValue]:
 
 def selected(b: GraphBuilder, x: OnnxValue, keep: OnnxValue) -> OnnxValue:
     """Return the rows of an array that a mask names; how many there are depends on the data."""
-    number = len([d for d in b.root.donors if d[0] in {c[0] for c in _COUNTS}])
+    number = len([d for d in b.root.size_sources if d[0] in {c[0] for c in _COUNTS}])
     counts = _COUNTS[number % len(_COUNTS)]
     shapes = tuple((n, *s[1:]) for n, s in zip(counts, x.shapes))
     return b("_contrib_boolean_mask", x, keep, shapes=[shapes])
@@ -189,18 +189,18 @@ def _compress(c: NodeCall) -> OnnxValue:
     axis = normal(c.attrs.get("axis", 0), x.rank)
     if axis:
         raise Refused("it selects along another axis than the first")
-    known = b.fixed(keep)
+    known = b.constant_value(keep)
     if known is not None:
         places = torch.nonzero(known).reshape(-1)
         return b("take", x, b.constant(places), axis=0)
     if keep.axis(0) != x.axis(0):
-        x = cut(x, 0, (0,) * b.worlds, keep.axis(0))
+        x = cut(x, 0, (0,) * b.trials, keep.axis(0))
     return selected(b, x, keep.cast("float32"))
 
 
 def _non_zero(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    known = b.fixed(x)
+    known = b.constant_value(x)
     if known is not None:
         return b.constant(torch.nonzero(known).t().contiguous())
     source = x.cast("float32") if x.dtype == "bool" else x

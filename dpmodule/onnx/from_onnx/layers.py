@@ -11,7 +11,7 @@ import torch
 from .array import padded
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import filled, normal, paired, reshape, unsqueeze
+from .shape_helpers import filled, normal, paired, reshape, unsqueeze
 from .value import OnnxValue, Sizes
 
 _LOWEST = {"float16": -65504.0, "bfloat16": -3.0e38, "float32": -3.4e38, "float64": -1e308}
@@ -61,7 +61,7 @@ class _ConvWindow:
 
     def pad(self, b: GraphBuilder, x: OnnxValue, value: float) -> OnnxValue:
         """Put the widths around the data; none remain then."""
-        count = (1,) * b.worlds
+        count = (1,) * b.trials
         widths: dict[int, tuple[Sizes, Sizes]] = {
             i + 2: (tuple(m * k for k in count), tuple(n * k for k in count))
             for i, (m, n) in enumerate(zip(self.before, self.after))

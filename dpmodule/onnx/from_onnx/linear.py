@@ -9,7 +9,7 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import expand, reshape, squeeze, transpose, unsqueeze
+from .shape_helpers import expand, reshape, squeeze, transpose, unsqueeze
 from .value import Dims, OnnxValue, same_type
 
 
@@ -27,7 +27,7 @@ def product(x: OnnxValue, y: OnnxValue) -> OnnxValue:
     if any(n != m for n, m in zip(x.axis(x.rank - 1), y.axis(y.rank - 2))):
         raise Refused(f"a product of {x.dims[0]} and {y.dims[0]}")
     if y.rank == 2:
-        weight = y.turned
+        weight = y.transposed_from
         if weight is not None and weight.size(0) is not None:
             return x.then("FullyConnected", weight, num_hidden=weight.size(0), no_bias=True, flatten=False)
         return x.then("dot", y)
@@ -42,7 +42,7 @@ def _stacked(x: OnnxValue, y: OnnxValue) -> OnnxValue:
         if any(m != n and 1 not in (m, n) for m, n in zip(s[:rank], t[:rank])):
             raise Refused(f"a product of {x.dims[0]} and {y.dims[0]}")
         shapes.append(tuple(max(m, n) for m, n in zip(s[:rank], t[:rank])))
-    turned = y.turned
+    turned = y.transposed_from
     right = turned if turned is not None else y
     x = expand(x, tuple((*stack, *s[-2:]) for stack, s in zip(shapes, x.shapes)))
     right = expand(right, tuple((*stack, *s[-2:]) for stack, s in zip(shapes, right.shapes)))
@@ -132,7 +132,7 @@ def _joined(
     made = b("batch_dot", flat(left, k + len(rows)), flat(right, k + m))
     sizes = {n: v.axis(t.index(n)) for v, t in ((x, first), (y, second)) for n in t}
     letters = "".join((*batch, *rows, *columns))
-    shape: tuple[Dims, ...] = tuple(tuple(sizes[n][w] for n in letters) for w in range(b.worlds))
+    shape: tuple[Dims, ...] = tuple(tuple(sizes[n][w] for n in letters) for w in range(b.trials))
     return reshape(made, shape), letters
 
 

@@ -10,7 +10,8 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import (
+from .read import DTYPES, RANGES
+from .shape_helpers import (
     broadcast_dims,
     even,
     expand,
@@ -22,7 +23,6 @@ from .forms import (
     transpose,
     unsqueeze,
 )
-from .read import DTYPES, RANGES
 from .types import cast_to
 from .value import OnnxValue, same_type
 
@@ -190,7 +190,7 @@ def _dropout(c: NodeCall) -> list[Any]:
         raise Refused("its mask is read")
     rate = c.attrs.get("ratio", 0.5)
     if c.has(1):
-        rate = float(c.b.needed(c.value(1), "ratio"))
+        rate = float(c.b.required_constant(c.value(1), "ratio"))
     if not 0 < rate < 1 or c.x.known is not None:
         return [c.x]
     return [c.x.apply("Dropout", p=rate)]
@@ -211,14 +211,16 @@ def _where(c: NodeCall) -> OnnxValue:
 
 def _stretched(b: Any, x: OnnxValue, shape: tuple[tuple[int, ...], ...]) -> OnnxValue:
     x = x.as_scalar(False)
-    number = b.fixed(x) if x.known is not None and not x.trains and math.prod(x.shapes[0]) == 1 else None
+    number = (
+        b.constant_value(x) if x.known is not None and not x.trains and math.prod(x.shapes[0]) == 1 else None
+    )
     if number is not None and x.shapes != shape:
         return filled(b, shape, float(number), x.dtype)
     return expand(x, shape)
 
 
 def _cumsum(c: NodeCall) -> OnnxValue:
-    axis = normal(int(c.b.needed(c.value(1), "axis")), c.x.rank)
+    axis = normal(int(c.b.required_constant(c.value(1), "axis")), c.x.rank)
     found = c.b("reverse", c.x, axis=axis) if c.attrs["reverse"] else c.x
     total: OnnxValue = c.b("_np_cumsum", found, axis=axis)
     if c.attrs["exclusive"]:
@@ -228,7 +230,7 @@ def _cumsum(c: NodeCall) -> OnnxValue:
 
 def _trilu(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    k = int(b.needed(c.value(1), "k")) if c.maybe(1) is not None else 0
+    k = int(b.required_constant(c.value(1), "k")) if c.maybe(1) is not None else 0
     rows, columns = x.axis(x.rank - 2), x.axis(x.rank - 1)
     i = unsqueeze(positions(b, rows, dtype="float32"), [1])
     j = positions(b, columns, dtype="float32")

@@ -12,7 +12,7 @@ from ...ops.nn.rnn_weights import ONNX_GATES, gates
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
 from .control import each_step
-from .forms import transpose, unsqueeze
+from .shape_helpers import transpose, unsqueeze
 from .value import OnnxValue
 
 _USUAL = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}

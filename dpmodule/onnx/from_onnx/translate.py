@@ -17,7 +17,7 @@ from .value import OnnxValue
 _NODES = 500_000
 """How many nodes are translated, with those of functions, and of bodies that are tried in two forms."""
 
-_BROKEN = object()
+_FAILED = object()
 """Stands for what a node would have made that could not be translated."""
 
 _ERRORS = (
@@ -48,7 +48,7 @@ class GraphNames:
             if name in names._own:
                 return names._own[name]
             names = names._parent
-        return _BROKEN
+        return _FAILED
 
     def put(self, name: str, value: Any) -> None:
         """Let a name stand for a value."""
@@ -56,7 +56,7 @@ class GraphNames:
             self._own[name] = value
 
 
-class Walk:
+class GraphTranslator:
     """Translates the nodes of a model.
 
     Args:
@@ -84,7 +84,7 @@ class Walk:
                 tensor = tensor_of(proto, self._folder)
             except ValueError as error:
                 self._problems.add(f"initializer {proto.name!r}", str(error))
-                names.put(proto.name, _BROKEN)
+                names.put(proto.name, _FAILED)
                 continue
             trains = tensor.is_floating_point() and tensor.dim() > 0 and tensor.numel() > 0
             name = proto.name if is_main else self._b.reserve(proto.name)
@@ -107,8 +107,8 @@ class Walk:
             raise TooLarge(
                 f"more than {_NODES} nodes, with those of functions and of bodies that are tried twice"
             )
-        if any(each is _BROKEN for each in inputs):
-            made: list[Any] = [_BROKEN] * len(node.output)
+        if any(each is _FAILED for each in inputs):
+            made: list[Any] = [_FAILED] * len(node.output)
         else:
             made = self._translated(node, inputs, names, versions)
         for name, value in zip(node.output, made):
@@ -126,10 +126,10 @@ class Walk:
                 raise Refused(f"only the first {len(found)} of its outputs can be made")
         except Refused as error:
             self._problems.add(place_of(node), str(error))
-            found = [_BROKEN] * len(node.output)
+            found = [_FAILED] * len(node.output)
         except _ERRORS as error:
             self._problems.add(place_of(node), f"{type(error).__name__}: {error}")
-            found = [_BROKEN] * len(node.output)
+            found = [_FAILED] * len(node.output)
         finally:
             self._b.label = outer
         return found
@@ -245,7 +245,7 @@ class Walk:
             found = [inner.find(each.name) for each in graph.output]
         finally:
             self._b.scope = outer
-        if any(each is _BROKEN for each in found):
+        if any(each is _FAILED for each in found):
             raise Refused(f"its graph {graph.name!r} cannot be translated")
         return found
 
@@ -256,7 +256,7 @@ class Walk:
             value = names.find(each.name)
             if isinstance(value, list):
                 self._problems.add(f"output {each.name!r}", "it is a sequence, expected an array")
-            elif value is not _BROKEN and value is not None:
+            elif value is not _FAILED and value is not None:
                 found.append(self._declared(each, value))
         return found if len(found) == len(graph.output) else None
 

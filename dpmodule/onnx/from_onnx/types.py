@@ -9,10 +9,10 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import even, flag, normal, unsqueeze
 from .layers import TABLE as CONV
 from .linear import product
 from .read import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
+from .shape_helpers import even, flag, normal, unsqueeze
 from .value import OnnxValue
 
 _UINT64 = 13

@@ -10,7 +10,7 @@ import torch
 
 from ...ops.image.color import PCA
 from ...ops.image.geometry import make_border, new_size
-from ...ops.image.resize import AREA, LINEAR, NEAREST, pick_method, resize, taps_of, whole_taps
+from ...ops.image.resize import AREA, LINEAR, NEAREST, integer_taps, pick_method, resize, taps_of
 from .call import Dims, OperatorCall, Value
 from .common import Builder, in_floats, reshape, shape_value
 
@@ -123,12 +123,12 @@ def _whole_mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int]) ->
     columns, across = taps_of(old[1], new[1], LINEAR, True)
     rows, down = taps_of(old[0], new[0], LINEAR, False)
     parts = []
-    for pixels, weights in zip(columns, whole_taps(across)):
+    for pixels, weights in zip(columns, integer_taps(across)):
         part = c.emit("Gather", x, c.const(pixels.numpy(), "int64"), axis=rank - 2)
         parts.append(part * c.const(weights.numpy()[:, None], kind))
     mixed = c.emit("Add", *parts) / 16
     parts = []
-    for pixels, weights in zip(rows, whole_taps(down)):
+    for pixels, weights in zip(rows, integer_taps(down)):
         part = c.emit("Gather", mixed, c.const(pixels.numpy(), "int64"), axis=rank - 3)
         product = part * c.const(weights.numpy()[:, None, None], kind)
         parts.append(product / (1 << 16))

@@ -40,7 +40,7 @@ def _operands(c: OperatorCall, dtype: str) -> tuple[Value, Value]:
 
 
 def _number(c: OperatorCall, dtype: str) -> float:
-    return c.a.scalar if "float" in dtype else pointwise.whole(c.a.scalar)
+    return c.a.scalar if "float" in dtype else pointwise.to_integer(c.a.scalar)
 
 
 def _whole_type(c: OperatorCall, operator: str) -> str:
@@ -220,7 +220,7 @@ def clip(c: OperatorCall) -> Value:
         return result(x.then("Max", low).then("Min", high))
     x = term(c, 0, computed_in("Max", c.opset, c.dtypes[0]))
     least, greatest = _limits(c.dtypes[0])
-    first, last = max(pointwise.whole(low), least), min(pointwise.whole(high), greatest)
+    first, last = max(pointwise.to_integer(low), least), min(pointwise.to_integer(high), greatest)
     return result(x.then("Max", first).then("Min", last))
 
 

@@ -10,14 +10,14 @@ import torch
 from ...base import ArgumentError, ShapeError
 from ...graph import Entry, Graph, Node, infer_shapes
 from ...ndarray import NDArray, from_torch
-from ...ops.nn.rules import channels_last
+from ...ops.nn.layer_shapes import channels_last
 from ..hints import fixed_gammas, hints_of, write_hints
 from ..prediction import ModelInputs
 from .translation import KnownVariables, Translation, concrete, given_sizes
 from .writer import Writer, live_nodes, used_values, value_info
 
 
-def translated(
+def to_model(
     graph: Graph,
     arrays: Mapping[str, NDArray],
     inputs: ModelInputs,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.nn.conv import margins
-from ...ops.nn.rules import channels_last
+from ...ops.nn.conv import pads_and_adds
+from ...ops.nn.layer_shapes import channels_last
 from ...ops.shapes import prod
 from .call import Dims, OperatorCall, Value
 from .common import in_floats, move_axis, positions, reshape, windows
@@ -59,7 +59,7 @@ def convolution(c: OperatorCall) -> Value:
 def deconvolution(c: OperatorCall) -> Value:
     """ConvTranspose; a target shape is reached by what is cut off and added."""
     # sizes matter to a target shape only
-    pads, adds = margins(c.a, _spatial(c) if any(c.a.target_shape) else (0,) * len(c.a.kernel))
+    pads, adds = pads_and_adds(c.a, _spatial(c) if any(c.a.target_shape) else (0,) * len(c.a.kernel))
     options = {**windows(c), "pads": pads * 2, "output_padding": adds}
     return _through_first(c, "ConvTranspose", **options, group=c.a.num_group)
 

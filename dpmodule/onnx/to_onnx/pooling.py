@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from ...ops.contrib.resize import pooled_size
-from ...ops.nn.pool import window_of
-from ...ops.nn.rules import channels_last, window_size
+from ...ops.nn.layer_shapes import channels_last, window_size
+from ...ops.nn.pool import pool_windows
 from ...ops.shapes import prod
 from .call import Dims, OperatorCall, Value
 from .common import in_floats, move_axis
@@ -93,7 +93,7 @@ def _window(c: OperatorCall, spatial: Dims) -> _PoolWindow:
     stride, pad = tuple(a.stride[:rank]) or (1,) * rank, tuple(a.pad[:rank]) or (0,) * rank
     if any(isinstance(n, str) for n in spatial):
         return _open_window(c, spatial, stride, pad)
-    w = window_of(a, c.numbers(spatial))
+    w = pool_windows(a, c.numbers(spatial))
     with_padding = a.count_include_pad is not False
     axes = zip(w.out, stride, w.spatial, pad)
     outside = any((o - 1) * s >= x + p * (1 + with_padding) for o, s, x, p in axes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ops.quantize.numbers import GREATEST, STEPS, calibrated
+from ...ops.quantize.integer_ranges import MAX_VALUE, STEPS, has_calibration
 from .call import OperatorCall, Value
 from .common import Builder, windows
 from .pooling import pooling
@@ -47,7 +47,7 @@ def _quantized(c: OperatorCall, low: Value, high: Value, kind: str, steps: float
 def quantize(c: OperatorCall) -> list[Value]:
     """Over a range that comes as inputs."""
     _, low, high = c.inputs
-    return _quantized(c, low, high, c.a.out_type, GREATEST[c.a.out_type])
+    return _quantized(c, low, high, c.a.out_type, MAX_VALUE[c.a.out_type])
 
 
 def quantize_v2(c: OperatorCall) -> list[Value]:
@@ -56,7 +56,7 @@ def quantize_v2(c: OperatorCall) -> list[Value]:
     if c.dtypes[0] != F4:
         top = STEPS[c.dtypes[0]]
         low, high = 0.0 if kind == "uint8" else -top, top
-        if calibrated(a):
+        if has_calibration(a):
             low, high = a.min_calib_range, a.max_calib_range
         return [c.inputs[0], _number(c, low), _number(c, high)]
     return _quantized(c, *_data_range(c), kind, STEPS[kind])
@@ -64,7 +64,7 @@ def quantize_v2(c: OperatorCall) -> list[Value]:
 
 def _data_range(c: OperatorCall) -> tuple[Value, Value]:
     """Return the calibrated range, or that of the data."""
-    if calibrated(c.a):
+    if has_calibration(c.a):
         return _number(c, c.a.min_calib_range), _number(c, c.a.max_calib_range)
     return _extreme(c, "ReduceMin", c.inputs[0]), _extreme(c, "ReduceMax", c.inputs[0])
 
@@ -103,13 +103,13 @@ def requantize(c: OperatorCall) -> list[Value]:
     data, low, high = c.inputs
     kind = c.out_dtypes[0]
     unit = _magnitude(low, high) / STEPS["int32"]
-    if calibrated(c.a):
+    if has_calibration(c.a):
         reach = _magnitude(*_data_range(c))
     else:
         # abs of the least int32 has no int32
         wide = data if kind == "uint8" else abs(data.cast("float64"))
         reach = _extreme(c, "ReduceMax", wide).cast(F4) * unit
-    factor = unit * (GREATEST[kind] / reach)
+    factor = unit * (MAX_VALUE[kind] / reach)
     found = _rounded(c, data.cast(F4) * factor, kind)
     return [found, reach * 0.0 if kind == "uint8" else -reach, reach]
 
@@ -121,9 +121,9 @@ def _scale_of(c: OperatorCall, i: int, low: Value, high: Value) -> Value:
 
 def _product_range(c: OperatorCall, kinds: Sequence[str], ends: Sequence[Value]) -> list[Value]:
     """Return the range that int32 products stand for, from the types and ranges of both factors."""
-    left = _magnitude(*ends[:2]) / GREATEST[kinds[0]]
-    right = _magnitude(*ends[2:4]) / GREATEST[kinds[1]]
-    high = left * right * GREATEST["int32"]
+    left = _magnitude(*ends[:2]) / MAX_VALUE[kinds[0]]
+    right = _magnitude(*ends[2:4]) / MAX_VALUE[kinds[1]]
+    high = left * right * MAX_VALUE["int32"]
     return [-high, high]
 
 
@@ -201,7 +201,7 @@ def quantized_concat(c: OperatorCall) -> list[Value]:
 def quantized_elemwise_add(c: OperatorCall) -> list[Value]:
     """Sums of what both stand for."""
     kind, ends = c.out_dtypes[0], c.inputs[2:]
-    if calibrated(c.a):
+    if has_calibration(c.a):
         low, high = _data_range(c)
     else:
         high = _magnitude(*ends[:2]) + _magnitude(*ends[2:])
@@ -224,7 +224,7 @@ def quantized_elemwise_mul(c: OperatorCall) -> list[Value]:
     per_unit = _scale_of(c, 0, *ends[:2]) * _scale_of(c, 1, *ends[2:])
     if c.a.enable_float_output:
         return [product.cast(F4) / per_unit]
-    if not calibrated(c.a):
+    if not has_calibration(c.a):
         return [product, *_product_range(c, c.dtypes[:2], ends)]
     low, high = _data_range(c)
     factor = (STEPS["int8"] / _magnitude(low, high)) / per_unit

@@ -124,7 +124,7 @@ class Translation:
     def _call(self, node: Node) -> OperatorCall:
         if node.op is None:
             raise ArgumentError(f"{node.describe()}: expected an operator")
-        declared = node.op.wanted(node.a, len(node.inputs))
+        declared = node.op.active_inputs(node.a, len(node.inputs))
         entries = [e for e, one in zip(node.inputs, declared) if one.kind != LABEL or node.op.loss is None]
         outputs = [(node, i) for i in range(node.num_outputs)]
         return OperatorCall(

@@ -1,4 +1,4 @@
-"""Attention with the projections of all heads interleaved in one array, and its scaling."""
+"""Attention with interleaved projections of all heads, and its scaling."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def div_sqrt_dim(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_contrib_div_sqrt_dim`; Vaswani et al. (2017), scaled dot-product attention.
     """
-    found: torch.Tensor = x / x.shape[-1] ** 0.5
-    return found
+    scaled: torch.Tensor = x / x.shape[-1] ** 0.5
+    return scaled
 
 
 def _checked(name: str, shape: Dims, heads: int, parts: int) -> Dims:
@@ -47,8 +47,8 @@ def _checked(name: str, shape: Dims, heads: int, parts: int) -> Dims:
 def _split(name: str, x: torch.Tensor, heads: int, parts: int) -> list[torch.Tensor]:
     """Return each projection as (N * heads, L, size of a head)."""
     length, batch, _, size = _checked(name, tuple(x.shape), heads, parts)
-    apart = x.reshape(length, batch * heads, parts, size)
-    return [apart[:, :, i].transpose(0, 1) for i in range(parts)]
+    projections = x.reshape(length, batch * heads, parts, size)
+    return [projections[:, :, i].transpose(0, 1) for i in range(parts)]
 
 
 def _scores(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
@@ -57,8 +57,8 @@ def _scores(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
 
 def _weighted(attention: torch.Tensor, values: torch.Tensor, heads: int) -> torch.Tensor:
     """Return the values weighted by attention as (length of the queries, N, heads * size of a head)."""
-    found = torch.bmm(attention, values).transpose(0, 1)
-    return found.reshape(found.shape[0], values.shape[0] // heads, heads * values.shape[-1])
+    weighted = torch.bmm(attention, values).transpose(0, 1)
+    return weighted.reshape(weighted.shape[0], values.shape[0] // heads, heads * values.shape[-1])
 
 
 def _self_scores(a: Any, shape: Dims) -> Shape:
@@ -73,10 +73,10 @@ def _self_scores(a: Any, shape: Dims) -> Shape:
     infer=forward(_self_scores),
 )
 def selfatt_qk(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Return the scores of self-attention: queries times keys, over the square root of a head's size.
+    """Return the scores of self-attention: queries times keys, divided by the square root of a head's size.
 
     Shape:
-        queries_keys_values: (L, N, heads * 3 * D): for each head its query, key and value.
+        queries_keys_values: (L, N, heads * 3 * D): query, key and value of each head.
         returns: (N * heads, L, L).
 
     Source: MXNet 1.9.1 `_contrib_interleaved_matmul_selfatt_qk`.
@@ -106,7 +106,7 @@ def selfatt_valatt(a: Any, x: torch.Tensor, attention: torch.Tensor) -> torch.Te
     """Return the values of self-attention weighted by attention.
 
     Shape:
-        queries_keys_values: (L, N, heads * 3 * D): for each head its query, key and value.
+        queries_keys_values: (L, N, heads * 3 * D): query, key and value of each head.
         attention: (N * heads, L, L).
         returns: (L, N, heads * D).
 
@@ -135,19 +135,19 @@ def _cross_scores(a: Any, queries: Dims, keys_values: Dims) -> Shape:
     infer=forward(_cross_scores),
 )
 def encdec_qk(a: Any, queries: torch.Tensor, keys_values: torch.Tensor) -> torch.Tensor:
-    """Return the scores of attention to an encoder: queries times keys, over the square root of a head's size.
+    """Return the scores of attention to an encoder: queries times keys, divided by the square root of a head's size.
 
     Shape:
         queries: (Q, N, heads * D).
-        keys_values: (K, N, heads * 2 * D): for each head its key and value.
+        keys_values: (K, N, heads * 2 * D): key and value of each head.
         returns: (N * heads, Q, K).
 
     Source: MXNet 1.9.1 `_contrib_interleaved_matmul_encdec_qk`.
     """
     heads = a.heads
     name = "_contrib_interleaved_matmul_encdec_qk"
-    (asked,) = _split(name, queries, heads, 1)
-    return _scores(asked, _split(name, keys_values, heads, 2)[0])
+    (projected,) = _split(name, queries, heads, 1)
+    return _scores(projected, _split(name, keys_values, heads, 2)[0])
 
 
 def _cross_values(a: Any, keys_values: Dims, attention: Dims) -> Shape:
@@ -168,7 +168,7 @@ def encdec_valatt(a: Any, keys_values: torch.Tensor, attention: torch.Tensor) ->
     """Return the values of an encoder weighted by attention.
 
     Shape:
-        keys_values: (K, N, heads * 2 * D): for each head its key and value.
+        keys_values: (K, N, heads * 2 * D): key and value of each head.
         attention: (N * heads, Q, K).
         returns: (Q, N, heads * D).
 

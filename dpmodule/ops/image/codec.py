@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ... import native
+from ..._files import likely_kind, regular_file
 from ...base import (
     ArgumentError,
     DTypeError,
@@ -21,7 +22,6 @@ from ...base import (
     Shape,
     ShapeError,
 )
-from ...files import likely_kind, regular_file
 from ..attrs import boolean, integer, real, reals, string
 from ..registry import op
 from ..shapes import from_data
@@ -68,7 +68,7 @@ def decode(
     image_module = _pillow("Image")
     try:
         with image_module.open(io.BytesIO(raw), formats=_FORMATS) as image:
-            pixels = _pixels(image, flag, _lent if lend else np.array)
+            pixels = _pixels(image, flag, _pillow_memory if lend else np.array)
     except (
         image_module.DecompressionBombError,
         OSError,
@@ -78,7 +78,7 @@ def decode(
         EOFError,
     ) as error:
         raise FileFormatError(
-            f"{name} of {len(raw)} bytes cannot be decoded: {_cause(raw, error)}"
+            f"{name} of {len(raw)} bytes cannot be decoded: {_decode_error_cause(raw, error)}"
         ) from error
     if pixels.ndim == 2:
         pixels = pixels[:, :, None]
@@ -87,7 +87,7 @@ def decode(
     return torch.from_numpy(pixels if lend else np.ascontiguousarray(pixels))
 
 
-class _Loan:
+class _PillowArray:
     """Memory of Pillow as an array.
 
     Args:
@@ -105,7 +105,7 @@ class _Loan:
         self.owner = owner
 
 
-def _lent(image: Any) -> np.ndarray[Any, Any]:
+def _pillow_memory(image: Any) -> np.ndarray[Any, Any]:
     """Return an image's pixels where they lie, if Pillow lends them (since 11.2), else a copy."""
     width, height = image.size
     if native.core is not None and image.mode == "RGB" and hasattr(image, "__arrow_c_array__"):
@@ -116,11 +116,11 @@ def _lent(image: Any) -> np.ndarray[Any, Any]:
         except ValueError:  # a large image lies in several blocks
             return np.array(image)
         if count == 4 * height * width:
-            return np.asarray(_Loan(address, height, width, capsule))
+            return np.asarray(_PillowArray(address, height, width, capsule))
     return np.array(image)
 
 
-def _cause(raw: bytes, error: Exception) -> str:
+def _decode_error_cause(raw: bytes, error: Exception) -> str:
     """Say what the bytes are instead, where that can be told."""
     if kind := likely_kind(raw[:64]):
         return kind
@@ -199,18 +199,18 @@ def encode(pixels: Any, extension: str = ".jpg", quality: int = 95) -> bytes:
         raise ArgumentError(f"encode: extension is {extension!r}, expected one of {', '.join(formats)}")
     options: dict[str, Any] = {}
     if kind == "JPEG":
-        options = {"quality": _within(quality, 1, 100, extension)}
+        options = {"quality": _check_quality(quality, 1, 100, extension)}
         if array.ndim == 3:
             array = array[:, :, :3]
     elif kind == "PNG":
         # MXNet's default quality, 95, is one for JPEG; OpenCV takes it for the strongest compression
-        options = {"compress_level": min(_within(quality, 0, 100, extension), 9)}
+        options = {"compress_level": min(_check_quality(quality, 0, 100, extension), 9)}
     target = io.BytesIO()
     _pillow("Image").fromarray(np.ascontiguousarray(array)).save(target, kind, **options)
     return target.getvalue()
 
 
-def _within(quality: int, low: int, high: int, extension: str) -> int:
+def _check_quality(quality: int, low: int, high: int, extension: str) -> int:
     if not low <= quality <= high:
         raise ArgumentError(f"encode: quality is {quality} for {extension}, expected {low} to {high}")
     return int(quality)
@@ -222,7 +222,7 @@ _FLAG = {
 }
 
 
-def _unknown(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+def _unknown_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, outs  # the size stands in the file
 
 
@@ -234,7 +234,7 @@ def _bytes_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     "_cvimdecode",
     [arg("buf")],
     _FLAG,
-    infer=_unknown,
+    infer=_unknown_shape,
     infer_type=_bytes_type,
     batch=NEVER,
     onnx=Onnx(missing="decodes a file"),
@@ -257,7 +257,7 @@ def cvimdecode(a: Any, env: Env, buf: torch.Tensor) -> torch.Tensor:
     "_cvimread",
     (),
     {"filename": Attr(string, "path of the image file"), **_FLAG},
-    infer=_unknown,
+    infer=_unknown_shape,
     infer_type=_bytes_type,
     batch=NEVER,
     onnx=Onnx(missing="reads a file"),

@@ -13,7 +13,7 @@ import torch
 from ...base import OpError
 from ..attrs import real, reals
 from ..spec import Attr, Env, Onnx
-from .rules import augment, straight, uniform
+from .declare import augment, straight_through, uniform
 
 Tensor = torch.Tensor
 
@@ -101,11 +101,11 @@ def _pixels(hue: torch.Tensor, light: torch.Tensor, saturation: torch.Tensor) ->
     light, saturation = light * (1 / 255), saturation * (1 / 255)
     mixed = light * saturation
     high = torch.where(light <= 0.5, light + mixed, light + saturation - mixed)
-    colors = _on_circle(hue * (6 / 180), 2 * light - high, high)
+    colors = _color_at(hue * (6 / 180), 2 * light - high, high)
     return (colors * 255).round_().clamp_(0, 255).to(torch.uint8)
 
 
-def _on_circle(place: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+def _color_at(place: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     """Return the RGB values at a place on the color circle, which is 6 long, between two levels."""
     place = torch.remainder(place, 6.0)
     sector = place.floor().clamp(max=5.0)
@@ -114,20 +114,20 @@ def _on_circle(place: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> to
     return levels.gather(2, levels.new_tensor(_SECTORS, dtype=torch.long)[sector.long()])
 
 
-def _stored(values: Tensor, dtype: torch.dtype) -> Tensor:
+def _to_image_type(values: Tensor, dtype: torch.dtype) -> Tensor:
     """Return float32 values in an image's type: cut off after the point, and kept within 0 to 255 for bytes."""
     return (values.clamp(0.0, 255.0) if dtype == torch.uint8 else values).to(dtype)
 
 
 def _brightness(factor: Tensor, data: Tensor) -> Tensor:
-    return _stored(data.float() * factor, data.dtype)
+    return _to_image_type(data.float() * factor, data.dtype)
 
 
 def _contrast(factor: Tensor, data: Tensor) -> Tensor:
     values = data.float()
     grey = values @ values.new_tensor(GREY) if data.shape[2] > 1 else values
     mean = grey.sum() / (data.shape[0] * data.shape[1])
-    return _stored(values * factor + (1 - factor) * mean, data.dtype)
+    return _to_image_type(values * factor + (1 - factor) * mean, data.dtype)
 
 
 def _saturation(factor: Tensor, data: Tensor) -> Tensor:
@@ -135,20 +135,20 @@ def _saturation(factor: Tensor, data: Tensor) -> Tensor:
         return data.clone()
     values = data.float()
     grey = values[:, :, 2:] * GREY[2]  # blue alone, as in MXNet
-    return _stored(grey * (1 - factor) + values * factor, data.dtype)
+    return _to_image_type(grey * (1 - factor) + values * factor, data.dtype)
 
 
 def _hue(turn: Tensor, data: Tensor) -> Tensor:
     if data.shape[2] == 1:
         return data.clone()
     hue, light, strength = to_hls(data.float() / 255.0)
-    return _stored(_from_hls(hue + turn * 360.0, light, strength) * 255.0, data.dtype)
+    return _to_image_type(_from_hls(hue + turn * 360.0, light, strength) * 255.0, data.dtype)
 
 
 def _from_hls(hue: Tensor, light: Tensor, strength: Tensor) -> Tensor:
     """Return the RGB values of hue in degrees, lightness and saturation."""
     high = torch.where(light <= 0.5, light * (1 + strength), light + strength - light * strength)
-    colors = _on_circle(hue * (1.0 / 60.0), 2 * light - high, high)
+    colors = _color_at(hue * (1.0 / 60.0), 2 * light - high, high)
     return torch.where(strength.unsqueeze(2) != 0, colors, light.unsqueeze(2))
 
 
@@ -160,7 +160,7 @@ _FACTORS = {"min_factor": Attr(real, "least factor"), "max_factor": Attr(real, "
 
 def _draw_and_change(name: str, a: Any, env: Env, data: Tensor) -> Tensor:
     factor = uniform(env, a.min_factor, a.max_factor)
-    return straight(lambda x: _CHANGES[name](factor, x), data)
+    return straight_through(lambda x: _CHANGES[name](factor, x), data)
 
 
 @augment("_image_random_brightness", _FACTORS, random=True)
@@ -241,13 +241,13 @@ def random_color_jitter(a: Any, env: Env, data: Tensor) -> Tensor:
                 x = _CHANGES[name](uniform(env, base - limit, base + limit), x)
         return x
 
-    return straight(change, data)
+    return straight_through(change, data)
 
 
 def _lighting(alpha: Tensor, data: Tensor) -> Tensor:
     if data.shape[2] == 1:
         return data.clone()
-    return _stored(data.float() + alpha.new_tensor(PCA) @ alpha, data.dtype)
+    return _to_image_type(data.float() + alpha.new_tensor(PCA) @ alpha, data.dtype)
 
 
 @augment(
@@ -269,7 +269,7 @@ def adjust_lighting(a: Any, env: Env, data: Tensor) -> Tensor:
     """
     if len(a.alpha) != 3:
         raise OpError(f"_image_adjust_lighting: alpha is {a.alpha}, expected three numbers")
-    return straight(lambda x: _lighting(torch.tensor(a.alpha, device=x.device), x), data)
+    return straight_through(lambda x: _lighting(torch.tensor(a.alpha, device=x.device), x), data)
 
 
 @augment(
@@ -287,4 +287,4 @@ def random_lighting(a: Any, env: Env, data: Tensor) -> Tensor:
     Source: MXNet 1.9.1 `_image_random_lighting`, with random numbers of our own.
     """
     alpha = torch.empty(3, device=env.device).normal_(0.0, 1.0, generator=env.generator) * a.alpha_std
-    return straight(lambda x: _lighting(alpha, x), data)
+    return straight_through(lambda x: _lighting(alpha, x), data)

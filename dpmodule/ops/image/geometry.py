@@ -14,8 +14,8 @@ from ..attrs import boolean, integer, ints, reals
 from ..registry import op
 from ..shapes import forward, typed, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg
+from .declare import augment, check_channels, check_rank, straight_through, uniform
 from .resize import CUBIC, LANCZOS, NEAREST, cubic_taps, lanczos_taps, resize, short_edge_size
-from .rules import augment, check_channels, check_rank, straight, uniform
 
 CONSTANT, REPLICATE, REFLECT, WRAP, REFLECT_101 = range(5)
 """Kinds of border, numbered as in OpenCV."""
@@ -61,12 +61,12 @@ def make_border(
         out[:] = color.to(image.device, image.dtype)
         out[top : top + height, left : left + width] = image
         return out
-    rows = _places(height, top, bottom, kind).to(image.device)
-    columns = _places(width, left, right, kind).to(image.device)
+    rows = _border_index(height, top, bottom, kind).to(image.device)
+    columns = _border_index(width, left, right, kind).to(image.device)
     return image.index_select(0, rows).index_select(1, columns)
 
 
-def _places(size: int, before: int, after: int, kind: int) -> torch.Tensor:
+def _border_index(size: int, before: int, after: int, kind: int) -> torch.Tensor:
     """Return the pixel that each place along an axis repeats."""
     at = torch.arange(-before, size + after)
     if kind == REPLICATE or size == 1:
@@ -83,7 +83,7 @@ def _places(size: int, before: int, after: int, kind: int) -> torch.Tensor:
 _COORDINATE_ONE = 1 << 10
 """One pixel, in the fixed-point coordinates."""
 
-_STEPS = 32
+_SUBPIXELS = 32
 """Places between two pixels that are told apart."""
 
 _WEIGHT_ONE = 1 << 15
@@ -109,8 +109,8 @@ def warp_affine(
         fill: what stands where `image` does not reach.
     Source: OpenCV 3.4 `cv::warpAffine`: coordinates of 10 bits, 32 places between pixels, weights of 15 bits.
     """
-    half = _COORDINATE_ONE // 2 if interp == NEAREST else _COORDINATE_ONE // _STEPS // 2
-    x, y = _sources(_inverse(np.asarray(matrix, np.float64)), width, height, half)
+    half = _COORDINATE_ONE // 2 if interp == NEAREST else _COORDINATE_ONE // _SUBPIXELS // 2
+    x, y = _source_coordinates(_inverse(np.asarray(matrix, np.float64)), width, height, half)
     color = int(np.clip(np.rint(fill), 0, 255))
     if interp == NEAREST:
         return _pixels(image, x >> 10, y >> 10, color).to(torch.uint8)
@@ -118,7 +118,7 @@ def warp_affine(
     taps = _tap_table(interp)
     count = taps.shape[0]
     before = count // 2 - 1
-    across, down = taps[:, x & (_STEPS - 1)], taps[:, y & (_STEPS - 1)]
+    across, down = taps[:, x & (_SUBPIXELS - 1)], taps[:, y & (_SUBPIXELS - 1)]
     total = torch.full((height, width, image.shape[2]), 1 << 14, dtype=torch.int32)
     for i in range(count):
         for j in range(count):
@@ -134,7 +134,7 @@ def _inverse(m: Array) -> Array:
     return np.column_stack([linear, -linear @ m[:, 2]])
 
 
-def _sources(m: Array, width: int, height: int, half: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _source_coordinates(m: Array, width: int, height: int, half: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the place that each new pixel comes from, in fixed point, two of (height, width)."""
     columns, rows = np.arange(width), np.arange(height)
 
@@ -157,7 +157,7 @@ def _pixels(image: torch.Tensor, x: torch.Tensor, y: torch.Tensor, color: int) -
 @lru_cache(maxsize=8)
 def _tap_table(interp: int) -> torch.Tensor:
     """Return the weights of neighbours for each place between two pixels, (taps, 32)."""
-    part = (np.arange(_STEPS) / _STEPS).astype(np.float32)
+    part = (np.arange(_SUBPIXELS) / _SUBPIXELS).astype(np.float32)
     if interp == CUBIC:
         return torch.from_numpy(cubic_taps(part))
     if interp == LANCZOS:
@@ -189,7 +189,7 @@ def to_tensor(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: MXNet 1.9.1 `_image_to_tensor`, whose gradient is the head gradient as it lies in memory.
     """
-    return straight(lambda x: x.movedim(-1, -3).float().div(255.0).contiguous(), data)
+    return straight_through(lambda x: x.movedim(-1, -3).float().div(255.0).contiguous(), data)
 
 
 def _normalize_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -332,7 +332,7 @@ def flip_left_right(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: MXNet 1.9.1 `_image_flip_left_right`.
     """
-    return straight(lambda x: x.flip(1), data)
+    return straight_through(lambda x: x.flip(1), data)
 
 
 @augment("_image_flip_top_bottom", onnx=Onnx("Slice", builder="image_flip"))
@@ -345,12 +345,12 @@ def flip_top_bottom(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: MXNet 1.9.1 `_image_flip_top_bottom`.
     """
-    return straight(lambda x: x.flip(0), data)
+    return straight_through(lambda x: x.flip(0), data)
 
 
 def _maybe_flip(env: Env, data: Tensor, axis: int) -> Tensor:
     keeps = uniform(env, 0.0, 1.0) < 0.5
-    return straight(lambda x: torch.where(keeps, x, x.flip(axis)), data)
+    return straight_through(lambda x: torch.where(keeps, x, x.flip(axis)), data)
 
 
 @augment("_image_random_flip_left_right", random=True)

@@ -154,33 +154,35 @@ def _taps(image: torch.Tensor, height: int, width: int, method: int) -> torch.Te
     rows, down = taps_of(image.shape[0], height, method, across=False)
     fixed = image.dtype is torch.uint8
     if fixed:
-        image, across, down = image.to(torch.int32), whole_taps(across), whole_taps(down)
+        image, across, down = image.to(torch.int32), integer_taps(across), integer_taps(down)
     device = image.device
     across, down = (w.to(device, image.dtype) for w in (across, down))
-    mixed = _mix([image.index_select(1, c.to(device)) for c in columns], [w.view(1, -1, 1) for w in across])
+    mixed = _weighted_sum(
+        [image.index_select(1, c.to(device)) for c in columns], [w.view(1, -1, 1) for w in across]
+    )
     parts = [mixed.index_select(0, r.to(device)) for r in rows]
     weights = [w.view(-1, 1, 1) for w in down]
-    return _narrow(parts, weights, method) if fixed else _mix(parts, weights)
+    return _to_8_bits(parts, weights, method) if fixed else _weighted_sum(parts, weights)
 
 
-def _mix(parts: list[torch.Tensor], weights: list[torch.Tensor]) -> torch.Tensor:
+def _weighted_sum(parts: list[torch.Tensor], weights: list[torch.Tensor]) -> torch.Tensor:
     total = parts[0] * weights[0]
     for part, weight in zip(parts[1:], weights[1:], strict=True):
         total += part * weight
     return total
 
 
-def whole_taps(weights: torch.Tensor) -> torch.Tensor:
+def integer_taps(weights: torch.Tensor) -> torch.Tensor:
     """Return weights as whole numbers of 1 / 2048, for 8-bit images."""
     return (weights * _ONE).round().to(torch.int32)
 
 
-def _narrow(parts: list[torch.Tensor], weights: list[torch.Tensor], method: int) -> torch.Tensor:
+def _to_8_bits(parts: list[torch.Tensor], weights: list[torch.Tensor], method: int) -> torch.Tensor:
     """Mix rows of 22-bit numbers and round to 8 bits, the way OpenCV does for each method."""
     if method in (LINEAR, AREA):
         first, second = ((w * (p >> 4)) >> 16 for p, w in zip(parts, weights, strict=True))
         return ((first + second + 2) >> 2).clamp_(0, 255).to(torch.uint8)
-    total = (_mix(parts, weights) + (1 << 21)) >> 22
+    total = (_weighted_sum(parts, weights) + (1 << 21)) >> 22
     if method == CUBIC:
         _vector_cubic(total, parts, weights)
     return total.clamp_(0, 255).to(torch.uint8)
@@ -206,24 +208,24 @@ def _area(image: torch.Tensor, height: int, width: int) -> torch.Tensor:
             return ((blocks.int().sum((1, 3)) + 2) >> 2).to(torch.uint8)
         kind = torch.int32 if image.dtype is torch.uint8 else image.dtype
         total = blocks.to(kind).sum((1, 3)).to(torch.float64 if kind is torch.float64 else torch.float32)
-        return _rounded(total * (1.0 / (down * across)), image.dtype)
+        return _to_type(total * (1.0 / (down * across)), image.dtype)
     values = image.to(torch.float64 if image.dtype is torch.float64 else torch.float32)
-    return _rounded(_covered(_covered(values, 1, width), 0, height), image.dtype)
+    return _to_type(_average_axis(_average_axis(values, 1, width), 0, height), image.dtype)
 
 
-def _covered(values: torch.Tensor, axis: int, new: int) -> torch.Tensor:
-    pixels, weights = _cover(values.shape[axis], new)
+def _average_axis(values: torch.Tensor, axis: int, new: int) -> torch.Tensor:
+    pixels, weights = _coverage(values.shape[axis], new)
     parts = [values.index_select(axis, p) for p in pixels.to(values.device)]
     shape = (-1, 1, 1) if axis == 0 else (1, -1, 1)
-    return _mix(parts, [w.view(shape) for w in weights.to(values)])
+    return _weighted_sum(parts, [w.view(shape) for w in weights.to(values)])
 
 
-def _rounded(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _to_type(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return values.round().clamp_(0, 255).to(dtype) if dtype is torch.uint8 else values.to(dtype)
 
 
 @lru_cache(maxsize=64)
-def _cover(old: int, new: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _coverage(old: int, new: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return which old pixels each new one covers, (taps, new) in rising order, and how much of each, alike."""
     scale = old / new
     begin = np.arange(new) * scale

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from ...compat.torch_private import is_batched
-from ...devices.device_transfer import beside
+from ..._core.torch_private import is_batched
+from ..._devices.device_transfer import tensor_like
 from ..attrs import boolean, real
 from ..registry import bound, declare
 from ..shapes import broadcasting, same
 from ..spec import ROWS, Attr, Onnx, Types, arg
-from .pointwise import in_type_of, whole, with_gradient
+from .pointwise import in_type_of, to_integer, with_gradient
 
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Names = tuple[str, ...]
@@ -274,10 +274,10 @@ def _rpower(x: torch.Tensor, number: float) -> torch.Tensor:
 
 def _logic(test: Callable[..., torch.Tensor]) -> Scalar:
     written = in_operand_type(test)
-    return lambda x, number: written(x, beside(x, number))
+    return lambda x, number: written(x, tensor_like(x, number))
 
 
-def _limit(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
+def _one_sided_clamp(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
     """Return `torch.clamp` from one side, with a gradient that is computed without branches."""
 
     def limit(x: torch.Tensor, number: Any) -> torch.Tensor:
@@ -307,13 +307,13 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
     ),
     "mul": (torch.mul, "Mul", "Multiply each element by a number", Onnx("Mul", scalar="last", drop=_DROP)),
     "div": (
-        lambda x, s: x / s if x.is_floating_point() else divide(x, beside(x, s)),
+        lambda x, s: x / s if x.is_floating_point() else divide(x, tensor_like(x, s)),
         "Div",
         "Divide each element by a number (integers are cut towards 0, and give 0 where the number is 0)",
         Onnx("Div", scalar="last", builder="divide"),
     ),
     "rdiv": (
-        lambda x, s: divide(beside(x, s), x),
+        lambda x, s: divide(tensor_like(x, s), x),
         "RDiv",
         "Divide a number by each element (integers are cut towards 0)",
         Onnx("Div", scalar="first", builder="divide"),
@@ -325,7 +325,7 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
         Onnx("Mod", scalar="last", builder="mod"),
     ),
     "rmod": (
-        lambda x, s: modulo(beside(x, s), x),
+        lambda x, s: modulo(tensor_like(x, s), x),
         "RMod",
         "Return the remainder of a number by each element, with the element's sign, and 0 by 0",
         Onnx("Mod", scalar="first", builder="mod"),
@@ -338,19 +338,19 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
         Onnx("Pow", scalar="first", builder="power"),
     ),
     "maximum": (
-        _limit("min", in_operand_type(torch.ge)),
+        _one_sided_clamp("min", in_operand_type(torch.ge)),
         "Maximum",
         "Return the greater of each element and a number (the gradient is 1 where both are equal)",
         Onnx("Max", scalar="last", drop=_DROP),
     ),
     "minimum": (
-        _limit("max", in_operand_type(torch.le)),
+        _one_sided_clamp("max", in_operand_type(torch.le)),
         "Minimum",
         "Return the smaller of each element and a number (the gradient is 1 where both are equal)",
         Onnx("Min", scalar="last", drop=_DROP),
     ),
     "hypot": (
-        lambda x, s: hypot(x, beside(x, s)),
+        lambda x, s: hypot(x, tensor_like(x, s)),
         "Hypot",
         "Return sqrt(data^2 + scalar^2)",
         Onnx(scalar="last", builder="hypot"),
@@ -387,7 +387,7 @@ def _declare(name: str, alias: str, function: Scalar, sentence: str, onnx: Onnx)
                 return function(x, number)
             if x.dtype == torch.bool and is_int:
                 x = x.to(torch.int64)
-            return function(x, whole(number)) if is_int else function(x.double(), number)
+            return function(x, to_integer(number)) if is_int else function(x.double(), number)
 
         run.__name__ = name.strip("_")
         return run

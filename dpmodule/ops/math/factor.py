@@ -34,7 +34,7 @@ def _infer_square(name: str) -> Callable[..., Shapes]:
     return infer
 
 
-def infer_numbers(name: str) -> Callable[..., Shapes]:
+def infer_per_matrix(name: str) -> Callable[..., Shapes]:
     """Return the rule of operators that give a number, or several, per matrix; (1,) for a single matrix."""
 
     def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -47,7 +47,7 @@ def infer_numbers(name: str) -> Callable[..., Shapes]:
     return infer
 
 
-def numbers(found: torch.Tensor) -> torch.Tensor:
+def at_least_1d(found: torch.Tensor) -> torch.Tensor:
     """Return one number per matrix as an array; (1,) for a single matrix."""
     return found if found.dim() else found.reshape(1)
 
@@ -242,7 +242,7 @@ _det: Tensors = _Det.apply
     aliases=("linalg_det",),
     outputs=("output0",),
     hidden=2,
-    infer=infer_numbers("_linalg_det"),
+    infer=infer_per_matrix("_linalg_det"),
     onnx=Onnx("Det", builder="linalg_det"),
 )
 def det(a: Any, x: torch.Tensor) -> torch.Tensor:
@@ -254,7 +254,7 @@ def det(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_linalg_det`.
     """
-    return numbers(_det(x))
+    return at_least_1d(_det(x))
 
 
 @pure(
@@ -263,7 +263,7 @@ def det(a: Any, x: torch.Tensor) -> torch.Tensor:
     aliases=("linalg_slogdet",),
     outputs=("output0", "output1"),
     hidden=2,
-    infer=infer_numbers("_linalg_slogdet"),
+    infer=infer_per_matrix("_linalg_slogdet"),
 )
 def slogdet(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return sign and logarithm of the magnitude of determinants; the sign has no gradient.
@@ -276,4 +276,4 @@ def slogdet(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     Source: MXNet 1.9.1 `_linalg_slogdet`.
     """
     sign, logarithm = torch.linalg.slogdet(x)
-    return numbers(sign), numbers(logarithm)
+    return at_least_1d(sign), at_least_1d(logarithm)

@@ -23,7 +23,7 @@ _ALPHA = Attr(real, "factor of the product", 1.0)
 _AXIS = Attr(integer(), "axis of the matrices' rows; their columns are on the last one", -2)
 
 
-def _flips(inputs: str = "ab") -> dict[str, Attr]:
+def _transpose_attrs(inputs: str = "ab") -> dict[str, Attr]:
     return {f"transpose_{x}": Attr(boolean, f"transpose the matrices of {x.upper()}", False) for x in inputs}
 
 
@@ -87,7 +87,7 @@ def _product(a: Any) -> Tensors:
 @bound(
     "_linalg_gemm2",
     [arg("A"), arg("B")],
-    {**_flips(), "alpha": _ALPHA, "axis": _AXIS},
+    {**_transpose_attrs(), "alpha": _ALPHA, "axis": _AXIS},
     aliases=("linalg_gemm2",),
     infer=_infer_product("_linalg_gemm2"),
 )
@@ -107,7 +107,7 @@ def gemm2(a: Any) -> Tensors:
 @bound(
     "_linalg_gemm",
     [arg("A"), arg("B"), arg("C")],
-    {**_flips(), "alpha": _ALPHA, "beta": Attr(real, "factor of C", 1.0), "axis": _AXIS},
+    {**_transpose_attrs(), "alpha": _ALPHA, "beta": Attr(real, "factor of C", 1.0), "axis": _AXIS},
     aliases=("linalg_gemm",),
     infer=_infer_product("_linalg_gemm"),
 )

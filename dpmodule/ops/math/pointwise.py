@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..attrs import boolean, choice
-from ..recording import is_recorded, is_traced
 from ..registry import op
 from ..shapes import broadcasting, same
 from ..spec import ROWS, Attr, Onnx, arg
+from ..tracing import is_jit_tracing, is_tracing
 
 Elementwise = Callable[[torch.Tensor], torch.Tensor]
 
@@ -50,7 +50,7 @@ def with_gradient(
     apply: Callable[..., torch.Tensor] = _Pointwise.apply
 
     def run(x: torch.Tensor) -> torch.Tensor:
-        return function(x) if is_traced() else apply(function, slope, x)
+        return function(x) if is_jit_tracing() else apply(function, slope, x)
 
     return run
 
@@ -64,7 +64,7 @@ def in_type_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return y.to(x.dtype)
 
 
-def kept_type(function: Elementwise) -> Elementwise:
+def keep_type(function: Elementwise) -> Elementwise:
     """Make a function that torch answers in float32 for integers keep their type, as MXNet does."""
 
     def run(x: torch.Tensor) -> torch.Tensor:
@@ -74,13 +74,13 @@ def kept_type(function: Elementwise) -> Elementwise:
     return run
 
 
-def round_away(x: torch.Tensor) -> torch.Tensor:
+def round_half_away(x: torch.Tensor) -> torch.Tensor:
     """Round to the nearest integer, halves away from 0, as C does."""
     cut = torch.trunc(x)
     return cut + torch.sign(x) * ((x - cut).abs() >= 0.5)
 
 
-def whole(number: float) -> int:
+def to_integer(number: float) -> int:
     """Return a number as an integer operator reads it: fraction cut, limited to int64, NaN as 0."""
     if number != number:
         return 0
@@ -96,7 +96,7 @@ def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """
     grad = torch.ops.aten.threshold_backward(grad, out, 0)
     # a sum of such numbers is NaN only if one of them is, and takes a fraction of the time of looking at each
-    can_look = out.is_cpu and not (torch_private.is_batched(out) or is_recorded())
+    can_look = out.is_cpu and not (torch_private.is_batched(out) or is_tracing())
     if can_look and not math.isnan(out.sum().item()):
         return grad
     return torch.where(out.isnan(), out, grad)
@@ -123,7 +123,7 @@ _apply: Callable[..., torch.Tensor] = _Relu.apply
 
 def relu(data: torch.Tensor) -> torch.Tensor:
     """Return the greater one of each element and 0; NaN stays."""
-    by_torch = not (data.requires_grad and torch.is_grad_enabled()) or is_traced()
+    by_torch = not (data.requires_grad and torch.is_grad_enabled()) or is_jit_tracing()
     return torch.relu(data) if by_torch else _apply(data)
 
 

@@ -10,10 +10,10 @@ import torch
 
 from ..attrs import boolean, choice, integer, ints, optional
 from ..dtypes import torch_dtype
-from ..recording import is_traced
 from ..registry import bound
 from ..shapes import from_data, normal_axes, normal_axis, typed
 from ..spec import Attr, Onnx, arg
+from ..tracing import is_jit_tracing
 from .pointwise import in_type_of
 
 Reduction = Callable[[torch.Tensor, tuple[int, ...], bool], torch.Tensor]
@@ -47,7 +47,7 @@ _apply: Callable[..., torch.Tensor] = _Extreme.apply
 
 
 def _extreme(x: torch.Tensor, dims: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:
-    return (_Extreme.forward if is_traced() else _apply)(x, dims, keep, largest)
+    return (_Extreme.forward if is_jit_tracing() else _apply)(x, dims, keep, largest)
 
 
 def _sum(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:

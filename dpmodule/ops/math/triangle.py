@@ -12,7 +12,7 @@ from ..attrs import boolean, integer
 from ..registry import pure
 from ..shapes import forward
 from ..spec import Attr, arg
-from .factor import infer_numbers, numbers, square
+from .factor import at_least_1d, infer_per_matrix, square
 
 _OFFSET = Attr(integer(), "diagonals above the main one; negative: below", 0)
 
@@ -75,26 +75,26 @@ def makediag(a: Any, x: torch.Tensor) -> torch.Tensor:
     return torch.diag_embed(x, offset)
 
 
-def _side(a: Any) -> tuple[int, bool]:
+def _offset_and_side(a: Any) -> tuple[int, bool]:
     """Return offset and whether the lower triangle is meant; an offset decides, `lower` only without one."""
     return a.offset, a.offset < 0 or (a.offset == 0 and a.lower)
 
 
-def _places(size: int, a: Any, device: torch.device) -> torch.Tensor:
+def _triangle_index(size: int, a: Any, device: torch.device) -> torch.Tensor:
     """Return row and column of the triangle's elements: a lower one row by row, an upper one column by column."""
-    offset, lower = _side(a)
+    offset, lower = _offset_and_side(a)
     places = torch.tril_indices(size, size, -abs(offset), device=device)
     return places if lower else places.flip(0)
 
 
-def _count(size: int, offset: int) -> int:
+def _triangle_length(size: int, offset: int) -> int:
     length = size - abs(offset)
     return length * (length + 1) // 2
 
 
 def _triangle_shape(a: Any, shape: tuple[int, ...]) -> Shape:
     dims = _checked("_linalg_extracttrian", shape, a.offset)
-    return (*dims[:-2], _count(dims[-1], a.offset))
+    return (*dims[:-2], _triangle_length(dims[-1], a.offset))
 
 
 _TRIANGLE = {
@@ -120,11 +120,11 @@ def extracttrian(a: Any, x: torch.Tensor) -> torch.Tensor:
     Source: MXNet 1.9.1 `_linalg_extracttrian`.
     """
     _checked("_linalg_extracttrian", tuple(x.shape), a.offset)
-    rows, columns = _places(x.shape[-1], a, x.device)
+    rows, columns = _triangle_index(x.shape[-1], a, x.device)
     return x[..., rows, columns]
 
 
-def _side_of(a: Any, shape: tuple[int, ...]) -> int:
+def _matrix_size(a: Any, shape: tuple[int, ...]) -> int:
     """Return the side of the matrices whose triangle has as many elements as the last axis."""
     length = (isqrt(8 * shape[-1] + 1) - 1) // 2
     if length * (length + 1) // 2 != shape[-1]:
@@ -135,7 +135,7 @@ def _side_of(a: Any, shape: tuple[int, ...]) -> int:
 
 
 def _from_triangle_shape(a: Any, shape: tuple[int, ...]) -> Shape:
-    size = _side_of(a, shape)
+    size = _matrix_size(a, shape)
     return (*shape[:-1], size, size)
 
 
@@ -155,8 +155,8 @@ def maketrian(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_linalg_maketrian`.
     """
-    size = _side_of(a, tuple(x.shape))
-    rows, columns = _places(size, a, x.device)
+    size = _matrix_size(a, tuple(x.shape))
+    rows, columns = _triangle_index(size, a, x.device)
     flat = x.new_zeros((*x.shape[:-1], size * size))
     return flat.index_copy(-1, rows * size + columns, x).reshape(*x.shape[:-1], size, size)
 
@@ -165,7 +165,7 @@ def maketrian(a: Any, x: torch.Tensor) -> torch.Tensor:
     "_linalg_sumlogdiag",
     [arg("A")],
     aliases=("linalg_sumlogdiag",),
-    infer=infer_numbers("_linalg_sumlogdiag"),
+    infer=infer_per_matrix("_linalg_sumlogdiag"),
 )
 def sumlogdiag(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the determinant.
@@ -176,4 +176,4 @@ def sumlogdiag(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_linalg_sumlogdiag`.
     """
-    return numbers(x.diagonal(dim1=-2, dim2=-1).log().sum(-1))
+    return at_least_1d(x.diagonal(dim1=-2, dim2=-1).log().sum(-1))

@@ -11,11 +11,11 @@ from torch.nn import functional as F
 
 from ...base import Shape
 from ..attrs import boolean, choice, fraction, optional, real, shape
-from ..recording import is_traced
 from ..registry import bound, op
 from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, arg, param
-from .rules import agree
+from ..tracing import is_jit_tracing
+from .layer_shapes import unify_input
 
 _ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
     "relu": torch.relu,
@@ -74,7 +74,7 @@ class _Selu(torch.autograd.Function):
 
 
 def _selu(data: torch.Tensor) -> torch.Tensor:
-    if is_traced():
+    if is_jit_tracing():
         return torch.selu(data)
     result: torch.Tensor = _Selu.apply(data)  # type: ignore[no-untyped-call]
     return result
@@ -102,7 +102,7 @@ def _leaky_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if gamma is not None and len(gamma) > 1 and shape is not None:
         rest = [unify(gamma, shape[: len(gamma)], "gamma and the first axes of data")]
     elif rest and shape is not None and gamma != (1,):
-        rest = [agree("gamma", rest[0], (shape[1 if len(shape) > 1 else 0],), shape)]
+        rest = [unify_input("gamma", rest[0], (shape[1 if len(shape) > 1 else 0],), shape)]
     return [shape, *rest], [shape] * len(outs)
 
 
@@ -153,7 +153,9 @@ def leaky_relu(
     return data * mask, mask
 
 
-def kept(keep: float, dims: list[int], like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+def bernoulli_mask(
+    keep: float, dims: list[int], like: torch.Tensor, generator: torch.Generator | None
+) -> torch.Tensor:
     """Return 1 with the chance `keep`, else 0, in the type and memory order of `like`.
 
     On the CPU the chance is that of 32 random bits lying below a bound, which takes a fifth of the time of
@@ -202,5 +204,5 @@ def dropout(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
         dims = [1 if i in axes else n for i, n in enumerate(data.shape)]
     else:
         dims = list(data.shape)
-    mask = kept(keep, dims, data, env.generator)
+    mask = bernoulli_mask(keep, dims, data, env.generator)
     return data * mask.div_(keep)

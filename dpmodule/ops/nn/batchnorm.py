@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from ..._core import torch_private
 from ...base import Shape, ShapeError
-from ...compat import torch_private
 from ..attrs import boolean, integer, optional, real, string
-from ..recording import is_recorded
 from ..registry import op
 from ..shapes import unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, aux, param
-from .linear import is_plain, kernels
-from .rules import agree
+from ..tracing import is_tracing
+from .layer_shapes import unify_input
+from .linear import is_float32_cpu, kernels
 
 # Normalisation over the batch in training, a sum and relu behind it, as one call of the native extension.
 #
@@ -44,9 +44,9 @@ class Rectifier:
     nan_stays: bool = False
 
 
-def _is_nhwc(tensor: torch.Tensor) -> bool:
+def _is_channels_last(tensor: torch.Tensor) -> bool:
     return (
-        is_plain(tensor)
+        is_float32_cpu(tensor)
         and tensor.is_contiguous(memory_format=torch.channels_last)
         and not torch_private.is_batched(tensor)
     )
@@ -55,20 +55,20 @@ def _is_nhwc(tensor: torch.Tensor) -> bool:
 def _is_vector(tensor: torch.Tensor, size: int) -> bool:
     return (
         tensor.shape == (size,)
-        and is_plain(tensor)
+        and is_float32_cpu(tensor)
         and tensor.is_contiguous()
         and not torch_private.is_batched(tensor)
     )
 
 
 def is_native(x: torch.Tensor, other: Optional, vectors: Sequence[torch.Tensor]) -> bool:
-    """Say whether `native_norm` takes these."""
-    if is_recorded() or x.dim() != 4 or x.shape[1] % _CHANNELS:
+    """Return True if `native_norm` takes these."""
+    if is_tracing() or x.dim() != 4 or x.shape[1] % _CHANNELS:
         return False
     return (
         x.numel() > x.shape[1] > 0
-        and _is_nhwc(x)
-        and (other is None or (other.shape == x.shape and _is_nhwc(other)))
+        and _is_channels_last(x)
+        and (other is None or (other.shape == x.shape and _is_channels_last(other)))
         and all(_is_vector(each, x.shape[1]) for each in vectors)
         and not (vectors[2].requires_grad or vectors[3].requires_grad)
         and hasattr(kernels(), "norm_forward")
@@ -85,7 +85,7 @@ def _sizes(x: torch.Tensor) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _ForwardResult:
     """What forward has computed.
 
     Attributes:
@@ -104,7 +104,7 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, done: _Done, x: torch.Tensor, other: Optional, gamma: Optional, beta: torch.Tensor
+        ctx: Any, done: _ForwardResult, x: torch.Tensor, other: Optional, gamma: Optional, beta: torch.Tensor
     ) -> torch.Tensor:
         ctx.end = done.end
         # without a sum, the data tell what relu has let through
@@ -161,7 +161,7 @@ def native_norm(
     given = x, other, gamma, beta, *moving, out, statistics, new_mean, new_var
     kernels().norm_forward(*_sizes(x), end.relu, eps, momentum, *map(_address, given))
     if torch.is_grad_enabled():
-        out = _apply(_Done(out, statistics, end), x, other, gamma, beta)
+        out = _apply(_ForwardResult(out, statistics, end), x, other, gamma, beta)
     return out, new_mean, new_var
 
 
@@ -182,8 +182,8 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if not -len(data) <= axis < len(data):
         raise ShapeError(f"axis is {axis}, expected one of the {len(data)} axes of data {data}")
     vector = (data[axis],)
-    rest = [agree(name, have, vector, data) for name, have in zip(_VECTORS, ins[1:], strict=True)]
-    return [data, *rest], [data, *(agree("statistics", o, vector, data) for o in outs[1:])]
+    rest = [unify_input(name, have, vector, data) for name, have in zip(_VECTORS, ins[1:], strict=True)]
+    return [data, *rest], [data, *(unify_input("statistics", o, vector, data) for o in outs[1:])]
 
 
 def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -195,7 +195,7 @@ def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     return [data, *(t or vector for t in ins[1:])], [data, *(t or vector for t in outs[1:])]
 
 
-def _by_batch(
+def _normalize_by_batch(
     a: Any,
     x: torch.Tensor,
     gamma: torch.Tensor | None,
@@ -232,7 +232,7 @@ def normalize(
     ones = torch.ones_like(gamma, requires_grad=False) if a.fix_gamma else None
     new_mean = new_var = None
     if env.is_train and not a.use_global_stats:
-        out, mean, scale, new_mean, new_var = _by_batch(a, x, weight, beta, moving_mean, moving_var)
+        out, mean, scale, new_mean, new_var = _normalize_by_batch(a, x, weight, beta, moving_mean, moving_var)
     else:
         out = torch.native_batch_norm(
             x, weight, beta, moving_mean, moving_var, False, 1.0 - a.momentum, a.eps
@@ -271,7 +271,7 @@ FIELDS: dict[str, Any] = {
     "outputs": lambda a: ("output", "mean", "var") if a.output_mean_var else ("output",),
     "hidden": lambda a: 0 if a.output_mean_var else 2,
     "mutates": ("gamma", "moving_mean", "moving_var"),
-    "commit_now": ("gamma",),
+    "commit_in_forward": ("gamma",),
     "infer": _infer,
     "infer_type": _infer_type,
     "batch": NEVER,

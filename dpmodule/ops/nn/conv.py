@@ -12,7 +12,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
 from ..registry import bound
 from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
-from .rules import (
+from .layer_shapes import (
     channels_last,
     grouped_channels,
     kernel_rank,
@@ -46,7 +46,7 @@ def _output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
 _forward = layer(("weight", "bias"), _params, _output)
 
 
-def _axis_before(size: int, out: int, window: int, step: int, pad: int) -> int:
+def _input_size(size: int, out: int, window: int, step: int, pad: int) -> int:
     """Return an axis of the data, from that of the output if it is unknown and the step leaves one choice."""
     return out + window - 1 - 2 * pad if not size and out and step == 1 else size
 
@@ -62,7 +62,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         steps, pads = per_axis(a.stride, rank, 1, "stride"), per_axis(a.pad, rank, 0, "pad")
         first = to_first(data, last)
         axes = zip(first[2:], to_first(out, last)[2:], windows, steps, pads, strict=True)
-        ins = [to_last((*first[:2], *(_axis_before(*axis) for axis in axes)), last), *ins[1:]]
+        ins = [to_last((*first[:2], *(_input_size(*axis) for axis in axes)), last), *ins[1:]]
     return _forward(a, ins, outs)
 
 
@@ -128,7 +128,7 @@ def _deconv_params(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [to_last((channels, a.num_filter // a.num_group, *a.kernel), last), (a.num_filter,)]
 
 
-def _whole(a: Any, spatial: tuple[int, ...]) -> list[int]:
+def _full_sizes(a: Any, spatial: tuple[int, ...]) -> list[int]:
     """Return the output's sizes before anything is cut off; unknown dimensions (0) stay unknown."""
     rank = len(spatial)
     steps, dilate = per_axis(a.stride, rank, 1, "stride"), per_axis(a.dilate, rank, 1, "dilate")
@@ -136,7 +136,7 @@ def _whole(a: Any, spatial: tuple[int, ...]) -> list[int]:
     return [x and s * (x - 1) + d * (k - 1) + 1 for x, k, s, d in axes]
 
 
-def margins(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def pads_and_adds(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return what is cut off both ends of each axis and what is added again at its end.
 
     With a target shape both follow from it: half of the surplus is cut off, rounded up.
@@ -145,10 +145,10 @@ def margins(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[in
     pads, adds = per_axis(a.pad, rank, 0, "pad"), per_axis(a.adj, rank, 0, "adj")
     if any(a.target_shape):
         target = per_axis(a.target_shape, rank, 0, "target_shape")
-        surplus = [w - t if w else 0 for w, t in zip(_whole(a, spatial), target, strict=True)]
+        surplus = [w - t if w else 0 for w, t in zip(_full_sizes(a, spatial), target, strict=True)]
         if min(surplus) < 0 or min(target) < 1:
             raise ShapeError(
-                f"target_shape is {target}, expected from 1 to {tuple(_whole(a, spatial))} for data {spatial}"
+                f"target_shape is {target}, expected from 1 to {tuple(_full_sizes(a, spatial))} for data {spatial}"
             )
         pads, adds = tuple((s + 1) // 2 for s in surplus), tuple(s % 2 for s in surplus)
     steps = per_axis(a.stride, rank, 1, "stride")
@@ -160,10 +160,10 @@ def margins(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[in
 def _deconv_output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     last = channels_last(a.layout)
     spatial = to_first(data, last)[2:]
-    pads, adds = margins(a, spatial)
-    axes = zip(_whole(a, spatial), pads, adds, strict=True)
+    pads, adds = pads_and_adds(a, spatial)
+    axes = zip(_full_sizes(a, spatial), pads, adds, strict=True)
     sizes = [w and w - 2 * p + n for w, p, n in axes]
-    if any(w and size < 1 for w, size in zip(_whole(a, spatial), sizes, strict=True)):
+    if any(w and size < 1 for w, size in zip(_full_sizes(a, spatial), sizes, strict=True)):
         raise ShapeError(f"pad is {pads}, which leaves nothing of the output of data {data}")
     return to_last((data[0], a.num_filter, *sizes), last)
 
@@ -175,7 +175,7 @@ def _transposed(
 
     torch takes an adjustment below stride or dilation; the rule of `margins` is as strict as that.
     """
-    pads, adds = margins(a, tuple(data.shape[2:]))
+    pads, adds = pads_and_adds(a, tuple(data.shape[2:]))
     return _TRANSPOSED[len(a.kernel)](
         data, weight, bias, a.stride or 1, pads, adds, a.num_group, a.dilate or 1
     )

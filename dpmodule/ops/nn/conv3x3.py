@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional as F
 
-from ...compat import torch_private
-from ..recording import is_recorded
-from .linear import is_plain, kernels
+from ..._core import torch_private
+from ..tracing import is_tracing
+from .linear import is_float32_cpu, kernels
 
 Optional = torch.Tensor | None
 
@@ -37,7 +37,7 @@ _STEP_OF_CHANNELS = 4
 """How many channels there must be a multiple of for the gradient of the weight."""
 
 
-class _Sizes(NamedTuple):
+class _Conv3x3Sizes(NamedTuple):
     """Sizes of a convolution; height and width are the result's."""
 
     images: int
@@ -48,7 +48,7 @@ class _Sizes(NamedTuple):
     step: int
 
     def fill(self, lanes: int) -> bool:
-        """Say whether tiles of the result lie over each other but little."""
+        """Return True if tiles of the result lie over each other but little."""
         if lanes <= _TILE or self.width <= _TILE:
             return self.width % _TILE == 0
         return self.width >= lanes and 8 * self.width >= 7 * (-(-self.width // lanes) * lanes)
@@ -60,8 +60,8 @@ def _lanes() -> int:
     return core.conv3x3_lanes() if hasattr(core, "conv3x3_lanes") else 0
 
 
-def _result_pays(sizes: _Sizes, computed: int) -> bool:
-    """Say whether the result's kernel is the fastest."""
+def _use_result_kernel(sizes: _Conv3x3Sizes, computed: int) -> bool:
+    """Return True if the result's kernel is the fastest."""
     lanes, most = _lanes(), max(sizes.channels, sizes.filters)
     if not lanes or computed % lanes or sizes.height < 2 or not sizes.fill(lanes):
         return False
@@ -70,8 +70,8 @@ def _result_pays(sizes: _Sizes, computed: int) -> bool:
     return numbers <= _MOST_NUMBERS and most <= (_MOST_FILTERS if lanes > _TILE else narrow)
 
 
-def _weight_pays(sizes: _Sizes) -> bool:
-    """Say whether the kernel of the weight's gradient is the fastest."""
+def _use_weight_kernel(sizes: _Conv3x3Sizes) -> bool:
+    """Return True if the kernel of the weight's gradient is the fastest."""
     lanes = _lanes()
     return (
         lanes > 0
@@ -82,20 +82,20 @@ def _weight_pays(sizes: _Sizes) -> bool:
     )
 
 
-def _sizes(x: torch.Tensor, filters: int, step: int) -> _Sizes:
+def _sizes(x: torch.Tensor, filters: int, step: int) -> _Conv3x3Sizes:
     images, channels, height, width = x.shape
-    return _Sizes(images, channels, filters, height // step, width // step, step)
+    return _Conv3x3Sizes(images, channels, filters, height // step, width // step, step)
 
 
-def takes(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> bool:
-    """Say whether `convolve3x3` takes these, and some of it is faster than torch.
+def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> bool:
+    """Return True if `convolve3x3` takes these, and some of it is faster than torch.
 
     With no more places of windows than filters, neither is the fastest, but a product of matrices.
 
     Args:
         x: as for `convolve3x3`, like the others.
     """
-    if is_recorded() or x.dim() != 4 or x.shape[2] % step or x.shape[3] % step:
+    if is_tracing() or x.dim() != 4 or x.shape[2] % step or x.shape[3] % step:
         return False
     sizes = _sizes(x, weight.shape[0], step)
     given = (x, weight) if bias is None else (x, weight, bias)
@@ -104,9 +104,9 @@ def takes(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> b
         and sizes.images * sizes.height * sizes.width > sizes.filters
         and weight.shape == (sizes.filters, sizes.channels, 3, 3)
         and (bias is None or (bias.shape == (sizes.filters,) and bias.is_contiguous()))
-        and all(is_plain(each) and not torch_private.is_batched(each) for each in given)
+        and all(is_float32_cpu(each) and not torch_private.is_batched(each) for each in given)
         and x.is_contiguous(memory_format=torch.channels_last)
-        and (_result_pays(sizes, sizes.filters) or _weight_pays(sizes))
+        and (_use_result_kernel(sizes, sizes.filters) or _use_weight_kernel(sizes))
     )
 
 
@@ -131,7 +131,7 @@ def _convolved(
 
 def _result(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> torch.Tensor:
     sizes = _sizes(x, weight.shape[0], step)
-    if not _result_pays(sizes, sizes.filters):
+    if not _use_result_kernel(sizes, sizes.filters):
         return torch.conv2d(x, weight, bias, step, 1)
     shape = sizes.images, sizes.filters, sizes.height, sizes.width
     return _convolved(x, shape, (weight.data_ptr(), *weight.stride(), False), bias, step, 1)
@@ -169,12 +169,12 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Optional, ...]:
         (grad,), (x, weight), step, wants = grads, ctx.saved_tensors, ctx.step, list(ctx.needs_input_grad[:3])
         found: list[Optional] = [None, None, None]
-        if is_plain(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
+        if is_float32_cpu(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
             sizes = _sizes(x, weight.shape[0], step)
             grad = grad.contiguous(memory_format=torch.channels_last)
-            if wants[0] and _result_pays(sizes, sizes.channels):
+            if wants[0] and _use_result_kernel(sizes, sizes.channels):
                 found[0], wants[0] = _for_data(grad, x, weight, step), False
-            if wants[1] and _weight_pays(sizes):
+            if wants[1] and _use_weight_kernel(sizes):
                 found[1:] = _for_weight(x, grad, weight, step, wants[2])
                 wants[1:] = False, False
         if any(wants):
@@ -218,7 +218,7 @@ Tensor = torch.Tensor
 _ROW = Struct("=22q")
 
 
-class Sizes(NamedTuple):
+class ConvolutionSizes(NamedTuple):
     """Sizes of a convolution's data and result.
 
     Attributes:
@@ -287,8 +287,8 @@ class TiledConvolution:
         """Whether there are filters enough."""
         return self._filters >= _LEAST_FILTERS
 
-    def pays(self, sizes: Sizes) -> bool:
-        """Say whether the kernel is the fastest for some sizes, and there is one."""
+    def is_faster(self, sizes: ConvolutionSizes) -> bool:
+        """Return True if the kernel is the fastest for some sizes, and there is one."""
         columns = self._axes[1][0]
         run = sizes.data[1] * columns
         if not self.fills_tiles or run < _LEAST_RUN or not self._block:
@@ -326,7 +326,7 @@ class TiledConvolution:
         blocks = weight.reshape(-1, self._block, *shape[1:])
         return blocks.permute(0, 3, 4, 2, 1).contiguous(), bias.contiguous()
 
-    def sizes(self, shape: Sequence[int]) -> Sizes:
+    def sizes(self, shape: Sequence[int]) -> ConvolutionSizes:
         """Return the sizes for data of a shape (N, C, H, W)."""
         images, channels, *sides = shape
         axes = [
@@ -334,10 +334,16 @@ class TiledConvolution:
             for size, (kernel, stride, dilate, pad) in zip(sides, self._axes, strict=True)
         ]
         result = images, self._filters, axes[0][1], axes[1][1]
-        return Sizes(tuple(shape), result, (images, channels, self._filters, *axes[0], *axes[1]))
+        return ConvolutionSizes(tuple(shape), result, (images, channels, self._filters, *axes[0], *axes[1]))
 
     def __call__(
-        self, sizes: Sizes, data: Tensor, weight: Tensor, bias: Tensor, other: Tensor | None, overwrites: bool
+        self,
+        sizes: ConvolutionSizes,
+        data: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        other: Tensor | None,
+        overwrites: bool,
     ) -> Tensor:
         """Return the result, in channels_last; all float32 on the CPU.
 
@@ -357,7 +363,7 @@ class TiledConvolution:
         kernels().convolve(self.row(sizes, range(5)), torch.get_num_threads(), *addresses)
         return result
 
-    def row(self, sizes: Sizes, places: Iterable[int]) -> bytes:
+    def row(self, sizes: ConvolutionSizes, places: Iterable[int]) -> bytes:
         """Return what tells the kernel to do the same.
 
         Args:

@@ -13,8 +13,8 @@ from ..attrs import boolean, dtype, integer
 from ..registry import bound, op
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
+from .layer_shapes import flat_from, unify_input
 from .linear import LARGE, SMALL, linear
-from .rules import agree, flat_from
 
 
 def _features(data: tuple[int, ...], flatten: bool) -> int:
@@ -26,7 +26,7 @@ def _data_from_neighbours(a: Any, data: tuple[int, ...], weight: Shape, out: Sha
     """Fill in data dimensions from the output's rows and the weight's columns."""
     lead = 1 if a.flatten else len(data) - 1
     if out is not None and len(out) == lead + 1:
-        data = (*agree("data", data[:lead], out[:lead], out), *data[lead:])  # type: ignore[misc]
+        data = (*unify_input("data", data[:lead], out[:lead], out), *data[lead:])  # type: ignore[misc]
     if weight is not None and len(weight) == 2 and lead == len(data) - 1 and not data[-1]:
         data = (*data[:-1], weight[1])
     return data
@@ -36,15 +36,17 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Weight, bias and output from data; data's rows from the output (begin states of unrolled RNNs)."""
     data, weight, *bias = ins
     units = a.num_hidden
-    bias = [agree("bias", b, (units, 1) if b is not None and len(b) == 2 else (units,), data) for b in bias]
+    bias = [
+        unify_input("bias", b, (units, 1) if b is not None and len(b) == 2 else (units,), data) for b in bias
+    ]
     if data is None:
         if weight is not None:
             unify(weight, (units, 0), "weight")  # nothing is said about an unknown weight, as in MXNet
         return [None, weight, *bias], outs
     data = _data_from_neighbours(a, data, weight, outs[0])
-    weight = agree("weight", weight, (units, _features(data, a.flatten)), data)
+    weight = unify_input("weight", weight, (units, _features(data, a.flatten)), data)
     out = (data[0], units) if a.flatten else (*data[:-1], units)
-    return [data, weight, *bias], [agree("output", outs[0], out, data)]
+    return [data, weight, *bias], [unify_input("output", outs[0], out, data)]
 
 
 def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -91,11 +93,11 @@ def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
 def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Infer shapes where rows of a table are picked: indices and output share all axes but the last."""
     data, out = ins[0], outs[0]
-    weight = agree("weight", ins[1], (a.input_dim, a.output_dim), data)
+    weight = unify_input("weight", ins[1], (a.input_dim, a.output_dim), data)
     if out:
         data = unify(data, out[:-1], "indices and output without its last axis")
     if data is not None:
-        out = agree("output", out, (*data, a.output_dim), data)
+        out = unify_input("output", out, (*data, a.output_dim), data)
     return [data, weight], [out]
 
 

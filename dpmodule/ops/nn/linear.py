@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ...compat import torch_private
-from ..recording import is_recorded
+from ..._core import torch_private
+from ..tracing import is_tracing
 
 # Products of moderate size by the native extension.
 #
@@ -49,8 +49,8 @@ def kernels() -> Any:
     return _native
 
 
-def pays(rows: int, columns: int, depth: int) -> bool:
-    """Say whether the kernel is the fastest for a product of some size, and there is one."""
+def use_kernel(rows: int, columns: int, depth: int) -> bool:
+    """Return True if the kernel is the fastest for a product of some size, and there is one."""
     work = rows * columns * depth
     return (
         _LEAST_WORK <= work <= _MOST_WORK
@@ -59,8 +59,8 @@ def pays(rows: int, columns: int, depth: int) -> bool:
     )
 
 
-def pays_packed(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
-    """Say whether `dense` is the fastest for some layers, and there is one.
+def use_packed_kernel(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
+    """Return True if `dense` is the fastest for some layers, and there is one.
 
     Args:
         layers: how many features each makes, and how many it reads.
@@ -73,8 +73,8 @@ def pays_packed(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
     )
 
 
-def is_plain(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor is float32 numbers in memory of the CPU; `torch.vmap` is not looked for."""
+def is_float32_cpu(tensor: torch.Tensor) -> bool:
+    """Return True if a tensor is float32 numbers in memory of the CPU; `torch.vmap` is not looked for."""
     return (
         tensor.dtype is torch.float32
         and tensor.is_cpu
@@ -83,27 +83,27 @@ def is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
-def are_plain(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether the kernels take two tensors, as far as type, device and storage tell."""
+def are_float32_cpu(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Return True if the kernels take two tensors, as far as type, device and storage tell."""
     return (
-        is_plain(left)
-        and is_plain(right)
-        and not (torch_private.is_batched(left) or torch_private.is_batched(right) or is_recorded())
+        is_float32_cpu(left)
+        and is_float32_cpu(right)
+        and not (torch_private.is_batched(left) or torch_private.is_batched(right) or is_tracing())
     )
 
 
-def is_moderate(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether ``left @ right.T`` is a product for `multiply`, if no gradient is recorded."""
+def fits_kernel(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Return True if ``left @ right.T`` is a product for `multiply`, if no gradient is recorded."""
     return (
         left.dim() == 2
         and right.dim() == 2
-        and pays(left.size(0), right.size(0), right.size(1))
-        and are_plain(left, right)
+        and use_kernel(left.size(0), right.size(0), right.size(1))
+        and are_float32_cpu(left, right)
     )
 
 
-def is_fitting(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None) -> bool:
-    """Say whether there is a ``left @ right.T + bias``; left and right as `are_plain` and of two axes."""
+def shapes_match(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None) -> bool:
+    """Return True if there is a ``left @ right.T + bias``; left and right as `are_float32_cpu` and of two axes."""
     fits = bias is None or (bias.shape == right.shape[:1] and bias.dtype is left.dtype and bias.is_cpu)
     return fits and left.shape[1] == right.shape[1]
 
@@ -117,7 +117,7 @@ def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
         bias: (columns,), or None.
     """
     (rows, depth), columns = left.shape, right.shape[0]
-    if not is_fitting(left, right, bias):
+    if not shapes_match(left, right, bias):
         return F.linear(left, right, bias)  # which says what is wrong
     result = left.new_empty(rows, columns)
     bias = None if bias is None else bias.contiguous()
@@ -173,8 +173,8 @@ _LEAST_DEPTH = 128
 """Numbers of a weight's row below which it takes too long to add up what a vector holds."""
 
 
-def few_rows_pay(rows: int, columns: int, depth: int) -> bool:
-    """Say whether the kernel is the fastest for a product of some size, and there is one."""
+def use_few_rows_kernel(rows: int, columns: int, depth: int) -> bool:
+    """Return True if the kernel is the fastest for a product of some size, and there is one."""
     return (
         0 < rows <= _MOST_ROWS
         and depth >= _LEAST_DEPTH
@@ -184,12 +184,12 @@ def few_rows_pay(rows: int, columns: int, depth: int) -> bool:
 
 
 def has_few_rows(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether ``left @ right.T`` is a product for `multiply_few_rows`, if no gradient is recorded."""
+    """Return True if ``left @ right.T`` is a product for `multiply_few_rows`, if no gradient is recorded."""
     return (
         left.dim() == 2
         and right.dim() == 2
-        and few_rows_pay(left.shape[0], right.shape[0], right.shape[1])
-        and are_plain(left, right)
+        and use_few_rows_kernel(left.shape[0], right.shape[0], right.shape[1])
+        and are_float32_cpu(left, right)
     )
 
 
@@ -205,7 +205,7 @@ def multiply_few_rows(
     """
     (rows, depth), columns = left.shape, right.shape[0]
     # `F.linear` says what is wrong, and knows how to read across a weight
-    if not is_fitting(left, right, bias) or right.stride(1) != 1:
+    if not shapes_match(left, right, bias) or right.stride(1) != 1:
         return F.linear(left, right, bias)
     left = left if left.stride(1) == 1 else left.contiguous()
     bias = None if bias is None else bias.contiguous()
@@ -242,8 +242,8 @@ def _vendor() -> str:
 
 
 @cache
-def onednn_pays() -> bool:
-    """Say whether oneDNN multiplies large matrices faster than `F.linear` on this processor."""
+def onednn_is_faster() -> bool:
+    """Return True if oneDNN multiplies large matrices faster than `F.linear` on this processor."""
     asked = os.environ.get("DPMODULE_ONEDNN")
     if asked == "0" or torch_private.onednn_linear is torch_private.plain_linear:
         return False
@@ -251,17 +251,17 @@ def onednn_pays() -> bool:
     return asked == "1" or (by_mkl and any(name in _vendor() for name in _SLOW_WITH_MKL))
 
 
-def by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Say whether ``data @ weight.T`` is a product for oneDNN."""
+def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Return True if ``data @ weight.T`` is a product for oneDNN."""
     return (
         data.dim() == 2
         and data.shape[0] * weight.numel() >= LARGE
         and data.dtype is torch.float32
         and weight.dtype is torch.float32
         and data.device.type == "cpu"
-        and onednn_pays()
+        and onednn_is_faster()
         and not (torch_private.is_batched(data) or torch_private.is_batched(weight))
-        and not is_recorded()  # it knows no such call, and chooses for itself
+        and not is_tracing()  # it knows no such call, and chooses for itself
     )
 
 
@@ -275,20 +275,20 @@ def product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None =
     return torch_private.onednn_linear(left, right, bias, "none", [], "")
 
 
-def product_of_sizes(rows: int, columns: int, depth: int) -> Callable[..., torch.Tensor]:
+def fastest_kernel(rows: int, columns: int, depth: int) -> Callable[..., torch.Tensor]:
     """Return what is the fastest for ``left @ right.T + bias``; under `torch.no_grad`, all float32 on the CPU."""
-    if pays(rows, columns, depth):
+    if use_kernel(rows, columns, depth):
         return multiply
-    if few_rows_pay(rows, columns, depth):
+    if use_few_rows_kernel(rows, columns, depth):
         return multiply_few_rows
-    return product if rows * columns * depth >= LARGE and onednn_pays() else F.linear
+    return product if rows * columns * depth >= LARGE and onednn_is_faster() else F.linear
 
 
-def product_by_faster(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def fastest_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return ``left @ right.T``, of two axes each, by what is the fastest for their size; records no gradient."""
-    if is_moderate(left, right):
+    if fits_kernel(left, right):
         return multiply(left, right)
-    return (product if by_onednn(left, right) else F.linear)(left, right)
+    return (product if use_onednn(left, right) else F.linear)(left, right)
 
 
 class _Linear(torch.autograd.Function):
@@ -300,13 +300,13 @@ class _Linear(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(data, weight)
         ctx.has_bias = bias is not None
-        return _by_faster(data, weight, bias)
+        return _fastest_linear(data, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         data, weight = ctx.saved_tensors
         (grad,) = grads
-        by = F.linear if data.shape[0] < _LEAST_SAMPLES else product_by_faster
+        by = F.linear if data.shape[0] < _LEAST_SAMPLES else fastest_product
         for_data = by(grad, weight.t()) if ctx.needs_input_grad[0] else None
         for_weight = by(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
         for_bias = grad.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None
@@ -325,26 +325,30 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
         bias: (M,), or None.
     """
     if not torch.is_grad_enabled():
-        return _by_faster(data, weight, bias)
+        return _fastest_linear(data, weight, bias)
     if data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad):
-        by = _apply if by_onednn(data, weight) or _is_worth_recording(data, weight) else F.linear
+        by = _apply if use_onednn(data, weight) or _kernel_beats_autograd(data, weight) else F.linear
         return by(data, weight, bias)
-    if by_onednn(data, weight):
+    if use_onednn(data, weight):
         return torch_private.onednn_linear(data, weight, bias, "none", [], "")
     return F.linear(data, weight, bias)
 
 
-def _is_worth_recording(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Say whether our own kernel, which takes half of the time of a slow MKL, is for a product that is learned."""
-    return data.shape[0] * weight.numel() >= _WORTH_RECORDING and onednn_pays() and is_moderate(data, weight)
+def _kernel_beats_autograd(data: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Return True if our own kernel, which takes half of the time of a slow MKL, is for a product that is learned."""
+    return (
+        data.shape[0] * weight.numel() >= _WORTH_RECORDING
+        and onednn_is_faster()
+        and fits_kernel(data, weight)
+    )
 
 
-def _by_faster(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+def _fastest_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """Return ``data @ weight.T + bias``; records no gradient."""
-    if is_moderate(data, weight):
+    if fits_kernel(data, weight):
         return multiply(data, weight, bias)
     if has_few_rows(data, weight):
         return multiply_few_rows(data, weight, bias)
-    if by_onednn(data, weight):
+    if use_onednn(data, weight):
         return torch_private.onednn_linear(data, weight, bias, "none", [], "")
     return F.linear(data, weight, bias)

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._devices.device_transfer import extremes
 from ...base import OpError, Shape, ShapeError
-from ...devices.device_transfer import extremes
 from ..attrs import boolean, choice, fraction, real
 from ..dtypes import HALF
 from ..registry import op
 from ..shapes import data_type, prod, same, unify
 from ..spec import LABEL, NEVER, ROWS, Attr, ClassLabels, Env, Input, Onnx, Shapes, arg, aux, label
-from .rules import agree
+from .layer_shapes import unify_input
 
 
 def _regression_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -35,7 +35,7 @@ def _regression_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         want = data[:1]
     else:
         want = (*data, 1) if len(data) == 1 and len(have) == 2 else data
-    return [data, agree("label", have, want, data)], [data]
+    return [data, unify_input("label", have, want, data)], [data]
 
 
 def _per_row(a: Any, grad: torch.Tensor) -> torch.Tensor:
@@ -66,7 +66,7 @@ def _regression(
         loss_grad=grad,
         infer=_regression_infer,
         view=not fresh,
-        keeps_any=True,
+        accepts_any=True,
         onnx=Onnx(onnx, drop=("grad_scale",)),
     )
 
@@ -187,7 +187,7 @@ def _svm_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = unify(ins[0], outs[0], "data and output")
     if data is None:
         return ins, outs
-    return [data, agree("label", ins[1], data[:-1], data)], [data]
+    return [data, unify_input("label", ins[1], data[:-1], data)], [data]
 
 
 @op(
@@ -236,7 +236,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         return ins, outs
     if len(data) != 2:
         raise ShapeError(f"data has shape {data}, expected 2 axes: batch and units; flatten it before")
-    return [data, agree("moving_avg", ins[1], data[1:], data)], [data]
+    return [data, unify_input("moving_avg", ins[1], data[1:], data)], [data]
 
 
 @op(
@@ -302,10 +302,10 @@ def _infer_ctc(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         if other and not data[1]:
             data = (data[0], other[0], data[2])
     if labels is not None:
-        labels = agree("label", labels, (data[1], 0), data)
+        labels = unify_input("label", labels, (data[1], 0), data)
         _check_width(labels, data)
-    lengths = [agree("lengths", each, (data[1],), data) for each in ins[2:]]
-    return [data, labels, *lengths], [agree("output", outs[0], (data[1],), data)]
+    lengths = [unify_input("lengths", each, (data[1],), data) for each in ins[2:]]
+    return [data, labels, *lengths], [unify_input("output", outs[0], (data[1],), data)]
 
 
 def _counts(labels: torch.Tensor, padding: int) -> torch.Tensor:

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from ...compat import torch_private
-from ..recording import is_recorded
-from .linear import is_plain, kernels, linear, pays, product_by_faster
+from ..._core import torch_private
+from ..tracing import is_tracing
+from .linear import fastest_product, is_float32_cpu, kernels, linear, use_kernel
 
 _MOST_WORK = 2**14
 """Multiplications in one step's map of the state from which oneDNN may be as fast; gates cost like 16 units of it."""
@@ -26,8 +26,8 @@ Optional = torch.Tensor | None
 
 
 def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
-    """Say whether `small_lstm` takes these, and is the fastest; torch refuses what does not fit together."""
-    if is_recorded():  # looked at first, since the sizes may be unknown then
+    """Return True if `small_lstm` takes these, and is the fastest; torch refuses what does not fit together."""
+    if is_tracing():  # looked at first, since the sizes may be unknown then
         return False
     rows, units = x.shape[1], weights[1].shape[1]
     return (
@@ -35,7 +35,7 @@ def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[t
         and x.numel() > 0
         and begin[0].shape == begin[1].shape == (rows, units)
         and all(each.shape[0] == 4 * units for each in weights)
-        and all(map(is_plain, (x, *begin, *weights)))
+        and all(map(is_float32_cpu, (x, *begin, *weights)))
         and not (torch_private.is_batched(x) or torch_private.is_batched(begin[0]))
         and hasattr(kernels(), "lstm_forward")
     )
@@ -75,7 +75,7 @@ def _address(tensor: Optional) -> int:
 Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def _predicted(
+def _forward_fused(
     x: torch.Tensor,
     hidden: torch.Tensor,
     cell: torch.Tensor,
@@ -131,7 +131,7 @@ def _forward(
     return (layout.whole(states), last, last_cell), layout, (data, w_in, w_state, cell, gates, cells, before)
 
 
-def _begin(last: Optional, like: torch.Tensor) -> torch.Tensor:
+def _state_gradient(last: Optional, like: torch.Tensor) -> torch.Tensor:
     """Return the gradient of a last state (1, N, H) in memory of its own."""
     return torch.zeros_like(like) if last is None else last[0].clone(memory_format=torch.contiguous_format)
 
@@ -152,17 +152,17 @@ class _Lstm(torch.autograd.Function):
         layout: _SequenceLayout = ctx.layout
         data, w_in, w_state, cell, gates, cells, before = ctx.saved_tensors
         for_states = None if grads[0] is None else layout.flat(grads[0])
-        for_begin, for_cell = _begin(grads[1], cell), _begin(grads[2], cell)
+        for_begin, for_cell = _state_gradient(grads[1], cell), _state_gradient(grads[2], cell)
         for_gates, for_bias = torch.empty_like(gates), gates.new_zeros(gates.shape[1])
         given = w_state, cell, gates, cells, for_states, for_gates, for_bias, for_begin, for_cell
         kernels().lstm_backward(*layout.sizes, *map(_address, given))
         wants, turned = ctx.needs_input_grad, for_gates.t()
         return (
-            layout.whole(product_by_faster(for_gates, w_in.t())) if wants[0] else None,
+            layout.whole(fastest_product(for_gates, w_in.t())) if wants[0] else None,
             for_begin,
             for_cell,
-            product_by_faster(turned, data.t()) if wants[3] else None,
-            product_by_faster(turned, before.t()) if wants[4] else None,
+            fastest_product(turned, data.t()) if wants[3] else None,
+            fastest_product(turned, before.t()) if wants[4] else None,
             for_bias if wants[5] else None,
             for_bias if wants[6] else None,
         )
@@ -171,12 +171,12 @@ class _Lstm(torch.autograd.Function):
 _apply: Callable[..., Results] = _Lstm.apply
 
 
-def _is_one_call(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
-    """Say whether our own kernel is the best for the input's map, too, and reads the parameters as they are."""
+def _use_fused_forward(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
+    """Return True if our own kernel is the best for the input's map, too, and reads the parameters as they are."""
     steps, rows, features = x.shape
     columns = weights[0].shape[0]
     return (
-        pays(steps * rows, columns, features)
+        use_kernel(steps * rows, columns, features)
         and weights[0].shape[1] == features
         and all(map(torch.Tensor.is_contiguous, weights))
     )
@@ -200,5 +200,5 @@ def small_lstm(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence
     b_in, b_state = biases or (None, None)
     if not torch.is_grad_enabled():
         given = x, hidden, cell, w_in, w_state, b_in, b_state
-        return _predicted(*given) if _is_one_call(x, weights) else _forward(*given)[0]
+        return _forward_fused(*given) if _use_fused_forward(x, weights) else _forward(*given)[0]
     return _apply(x, hidden, cell, w_in, w_state, b_in, b_state)

@@ -12,11 +12,11 @@ from torch.nn import functional as F
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..dtypes import HALF
-from ..recording import is_recorded
 from ..registry import bound, op
 from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
-from .rules import agree
+from ..tracing import is_tracing
+from .layer_shapes import unify_input
 
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -41,9 +41,10 @@ def _with_vectors(
             raise ShapeError(f"data has shape {data}, expected at least {least} axes")
         vector = (length(a, data),)
         rest = [
-            agree(name, have, vector, data) for name, have in zip(("gamma", "beta"), ins[1:], strict=True)
+            unify_input(name, have, vector, data)
+            for name, have in zip(("gamma", "beta"), ins[1:], strict=True)
         ]
-        more = [agree("statistics", o, statistics(a, data), data) for o in outs[1:]]
+        more = [unify_input("statistics", o, statistics(a, data), data) for o in outs[1:]]
         return [data, *rest], [data, *more]
 
     return infer
@@ -70,7 +71,7 @@ def _normalized(
     that MXNet keeps once there are hundreds of rows; the sums of plain arithmetic are pairwise.
     """
     trained = torch.is_grad_enabled() and (gamma.requires_grad or beta.requires_grad)
-    is_single = not trained or x.dtype != torch.float32 or x.device.type != "cpu" or is_recorded()
+    is_single = not trained or x.dtype != torch.float32 or x.device.type != "cpu" or is_tracing()
     if is_single or x.numel() // max(gamma.shape[0], 1) < _MANY_ROWS:  # a tracer would fix the number of rows
         return torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
     plain, mean, rstd = torch.native_layer_norm(x, gamma.shape, None, None, eps)

@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
+from ..._devices.device_transfer import tensor_like
 from ...base import OpError, Shape, ShapeError
-from ...compat import torch_private
-from ...devices.device_transfer import beside
 from ..attrs import boolean, choice, integer, optional, shape
 from ..dtypes import HALF
-from ..recording import is_recorded, is_traced
 from ..registry import bound
 from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
-from .linear import is_plain, kernels
-from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
+from ..tracing import is_jit_tracing, is_tracing
+from .layer_shapes import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
+from .linear import is_float32_cpu, kernels
 
 
 class _MaxPool2d(torch.autograd.Function):
@@ -61,11 +61,11 @@ def _max_pool2d(
     ceil_mode: bool = False,
 ) -> torch.Tensor:
     """Run `torch.max_pool2d`, over channels-last memory where its CPU kernel is several times as fast."""
-    if data.device.type != "cpu" or data.dim() != 4 or is_traced():
+    if data.device.type != "cpu" or data.dim() != 4 or is_jit_tracing():
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
     pairs = [v if isinstance(v, tuple) else (v, v) for v in (stride, padding, dilation)]
     recorded = data.requires_grad and torch.is_grad_enabled()
-    if not recorded and pairs[2] == (1, 1) and max_pool_pays(data):
+    if not recorded and pairs[2] == (1, 1) and use_native_max_pool(data):
         return native_max_pool(data, tuple(kernel_size), pairs[0], pairs[1], ceil_mode)
     if data.shape[1] == 1 or not data.is_contiguous():
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
@@ -125,7 +125,7 @@ def _infer() -> Infer:
     return infer
 
 
-class Window:
+class PoolWindows:
     """The windows of one set of attributes over one spatial shape.
 
     Attributes:
@@ -149,8 +149,8 @@ class Window:
         extra = [(o - 1) * s + k - x - 2 * p for o, s, k, x, p in axes]
         self.extra = extra if self.convention == "same" else [max(e, 0) for e in extra]
 
-    def by_torch(self) -> bool:
-        """Say whether torch's own padding and ceil mode make these windows.
+    def supported_by_torch(self) -> bool:
+        """Return True if torch's own padding and ceil mode make these windows.
 
         torch takes padding up to half the kernel; its ceil mode drops a window that starts beyond the data.
         """
@@ -176,16 +176,16 @@ class Window:
                 lengths = [min(b + k, x + p) - b for b in starts]
             else:
                 lengths = [min(b + k, x) - max(b, 0) for b in starts]
-            total = total.unsqueeze(-1) * beside(like, [max(n, 0) for n in lengths])
+            total = total.unsqueeze(-1) * tensor_like(like, [max(n, 0) for n in lengths])
         return total.clamp_(min=1)
 
 
-_kept = lru_cache(maxsize=256)(Window)
+_cached_windows = lru_cache(maxsize=256)(PoolWindows)
 
 
-def window_of(a: Any, spatial: tuple[int, ...]) -> Window:
+def pool_windows(a: Any, spatial: tuple[int, ...]) -> PoolWindows:
     """Return the windows over a spatial shape; a compiler, which may not know its numbers, gets new ones."""
-    return Window(a, spatial) if is_recorded() else _kept(a, spatial)
+    return PoolWindows(a, spatial) if is_tracing() else _cached_windows(a, spatial)
 
 
 def _global(a: Any, data: torch.Tensor) -> torch.Tensor:
@@ -202,21 +202,21 @@ def _global(a: Any, data: torch.Tensor) -> torch.Tensor:
     return _root(_power(data, a.p_value).sum(axes, keepdim=True), a.p_value)
 
 
-def _fits_torch(a: Any) -> bool:
-    """Say whether torch makes the windows whatever the data's size."""
+def _torch_has_windows(a: Any) -> bool:
+    """Return True if torch makes the windows whatever the data's size."""
     small = all(2 * p <= k for p, k in zip(a.pad, a.kernel, strict=False))
     return a.pooling_convention == "valid" and len(a.kernel) in _MAX and small
 
 
 def _max(a: Any, data: torch.Tensor) -> torch.Tensor:
-    window = window_of(a, data.shape[2:])
+    window = pool_windows(a, data.shape[2:])
     pool = _MAX[len(window.kernel)]
-    if window.by_torch():
+    if window.supported_by_torch():
         return pool(data, window.kernel, window.stride, window.pad, 1, any(window.extra))
     return pool(window.padded(data, torch.finfo(data.dtype).min), window.kernel, window.stride)
 
 
-def _sum(window: Window, data: torch.Tensor) -> torch.Tensor:
+def _sum(window: PoolWindows, data: torch.Tensor) -> torch.Tensor:
     """Return the sum of every window."""
     data = window.padded(data, 0.0)
     if len(window.kernel) == 1:
@@ -226,12 +226,12 @@ def _sum(window: Window, data: torch.Tensor) -> torch.Tensor:
 
 
 def _average(a: Any, data: torch.Tensor) -> torch.Tensor:
-    window = window_of(a, data.shape[2:])
+    window = pool_windows(a, data.shape[2:])
     with_padding = a.count_include_pad is not False
     pool = _AVG.get(len(window.kernel))
     if len(window.kernel) == 3 and any(k > x for k, x in zip(window.kernel, window.spatial, strict=True)):
         pool = None  # torch wants the data as long as the window, without its padding
-    if pool is not None and window.by_torch():
+    if pool is not None and window.supported_by_torch():
         return pool(data, window.kernel, window.stride, window.pad, any(window.extra), with_padding)
     return _sum(window, data) / window.counts(with_padding, data)
 
@@ -249,7 +249,7 @@ def _root(total: torch.Tensor, p: int) -> torch.Tensor:
 
 def _windows(a: Any, data: torch.Tensor) -> torch.Tensor:
     """Sum, or take the p-norm of, every window."""
-    window = window_of(a, data.shape[2:])
+    window = pool_windows(a, data.shape[2:])
     if a.pool_type == "sum":
         return _sum(window, data)
     return _root(_sum(window, _power(data, a.p_value)), a.p_value)
@@ -297,7 +297,7 @@ def pooling(a: Any) -> Callable[..., torch.Tensor]:
     """
     if a.global_pool:
         call = partial(_global, a)
-    elif a.pool_type == "max" and _fits_torch(a):
+    elif a.pool_type == "max" and _torch_has_windows(a):
         rank = len(a.kernel)
         stride, pad = a.stride[:rank] or 1, a.pad[:rank] or 0
         call = partial(_MAX[rank], kernel_size=a.kernel, stride=stride, padding=pad)
@@ -316,13 +316,13 @@ _LEAST_CHANNELS = 8
 """Channels below which vectors stay too empty."""
 
 
-def max_pool_pays(data: torch.Tensor) -> bool:
-    """Say whether the kernel is the fastest for some images, of which no gradient is recorded, and there is one."""
+def use_native_max_pool(data: torch.Tensor) -> bool:
+    """Return True if the kernel is the fastest for some images, of which no gradient is recorded, and there is one."""
     return (
-        not is_recorded()
+        not is_tracing()
         and data.shape[1] >= _LEAST_CHANNELS
         and data.numel() > 0
-        and is_plain(data)
+        and is_float32_cpu(data)
         and hasattr(kernels(), "max_pool")
         and not torch_private.is_batched(data)
     )

@@ -12,13 +12,13 @@ from torch.nn.utils import rnn as packing
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, fraction, integer, optional, real
-from ..recording import is_traced
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
+from ..tracing import is_jit_tracing
 from . import rnn_weights
-from .activation import kept
+from .activation import bernoulli_mask
+from .layer_shapes import unify_input
 from .lstm import is_small, small_lstm
-from .rules import agree
 
 
 def _layout(a: Any, features: int) -> tuple[str, int, int, int, bool, int | None]:
@@ -49,7 +49,7 @@ def _refuse_projection(a: Any) -> None:
 
 def _data_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[int, ...]:
     """Put together what data, states, lengths and outputs tell about (T, N, C); 0 where none does."""
-    steps, rows, features = agree("data", ins[0], (0, 0, 0), ins[0]) or (0, 0, 0)
+    steps, rows, features = unify_input("data", ins[0], (0, 0, 0), ins[0]) or (0, 0, 0)
     if outs[0] is not None and len(outs[0]) == 3:
         steps, rows = steps or outs[0][0], rows or outs[0][1]
     for state in (*ins[2 : 3 + _with_cell(a)], *outs[1:]):
@@ -84,9 +84,9 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         wanted.append(("state_cell", cell))
     if _with_lengths(a):
         wanted.append(("sequence_length", (rows,)))
-    found = [agree(name, have, want, data) for (name, want), have in zip(wanted, ins, strict=True)]
+    found = [unify_input(name, have, want, data) for (name, want), have in zip(wanted, ins, strict=True)]
     results = zip(_outputs(a), outs, ((steps, rows, directions * hidden), state, cell), strict=False)
-    return found, [agree(name, have, want, data) for name, have, want in results]
+    return found, [unify_input(name, have, want, data) for name, have, want in results]
 
 
 def _infer_ragged(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -105,7 +105,7 @@ def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
 
 
 @lru_cache(maxsize=256)
-def _pieces(
+def _weight_layout(
     layout: tuple[str, int, int, int, bool, int | None],
 ) -> tuple[list[int], list[tuple[int, ...]], list[int]]:
     """Return sizes and shapes of the weights in the flat vector, and the order in which torch takes them.
@@ -126,7 +126,9 @@ def _pieces(
 
 def weights_of(a: Any, parameters: torch.Tensor, features: int) -> list[torch.Tensor]:
     """Cut the flat vector into torch's list of weights; one split, so that backward is one concatenation."""
-    pieces = _pieces.__wrapped__ if torch.compiler.is_compiling() else _pieces  # it warns of a cache
+    pieces = (
+        _weight_layout.__wrapped__ if torch.compiler.is_compiling() else _weight_layout
+    )  # it warns of a cache
     sizes, shapes, order = pieces(_layout(a, features))
     parts = [
         part.view(shape)
@@ -150,7 +152,7 @@ def _run_layers(
         x = _differentiable(x, weights[0])
     hx = tuple(states) if _with_cell(a) else states[0]
     # cuDNN keeps what backward needs only in its training mode; `torch.jit.trace` records one for both
-    training = torch.is_grad_enabled() or is_traced()
+    training = torch.is_grad_enabled() or is_jit_tracing()
     options = True, num_layers, 0.0, training, a.bidirectional
     function = getattr(torch, a.mode)
     if batch_sizes is None:
@@ -178,14 +180,14 @@ def _is_small(
     weights: list[torch.Tensor],
     num_layers: int,
 ) -> bool:
-    """Say whether layers are a single LSTM without further features, of sizes that our own kernel is the best for."""
+    """Return True for a single plain LSTM layer of sizes for which our own kernel is the fastest."""
     if a.mode != "lstm" or a.bidirectional or a.projection_size or num_layers > 1 or batch_sizes is not None:
         return False
     return is_small(x, [state[0] for state in states], weights)
 
 
 def _drop(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:
-    mask = kept(1.0 - p, list(x.shape), x, generator)
+    mask = bernoulli_mask(1.0 - p, list(x.shape), x, generator)
     return x * (mask.div_(1.0 - p) if p < 1 else mask)
 
 
@@ -317,7 +319,7 @@ def rnn(
     weights = weights_of(a, parameters, data.shape[-1])
     count = 1 + _with_cell(a)
     states = (state, *rest[: count - 1])
-    if not is_traced():  # which would warn of comparing sizes
+    if not is_jit_tracing():  # which would warn of comparing sizes
         check_states(a, data, states)
     if _with_lengths(a):
         found = _run_padded(a, env, data, states, rest[-1], weights)

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import extremes
 from ...base import BoundsError, Shape, ShapeError
-from ...devices.device_transfer import extremes
 from ..attrs import AttrType, real, shape
 from ..dtypes import single
-from ..math.pointwise import round_away
+from ..math.pointwise import round_half_away
 from ..registry import bound
 from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
@@ -22,7 +22,7 @@ _FEW = 1 << 16
 """Pixels, over all bins and channels, up to which looking at all of them is quicker than preparing windows."""
 
 
-def image_of(name: str, rois: torch.Tensor, count: int, low: int = 0) -> torch.Tensor:
+def image_indices(name: str, rois: torch.Tensor, count: int, low: int = 0) -> torch.Tensor:
     """Return the image number of each region, int32.
 
     Args:
@@ -47,10 +47,10 @@ def _to_pair(value: Any) -> tuple[int, ...]:
     return found
 
 
-pooled = AttrType(_to_pair, "two positive integers", "tuple[int, int]")
+POOLED_SIZE = AttrType(_to_pair, "two positive integers", "tuple[int, int]")
 
 
-def region_rule(
+def region_shape_rule(
     columns: tuple[int, ...], size: Callable[[Any, tuple[int, ...]], tuple[int, ...]]
 ) -> Callable[..., Shapes]:
     """Make the shape rule of an operator on data (N, C, H, W) and rois (R, columns).
@@ -135,7 +135,7 @@ class _Bins:
         return [(base + y) * width + x for y in (top, bottom) for x in (left, right)]
 
 
-def _doubled(level: torch.Tensor, axis: int, step: int) -> torch.Tensor:
+def _double_windows(level: torch.Tensor, axis: int, step: int) -> torch.Tensor:
     """Return the maxima of windows twice as long along an axis, `step` being their present length."""
     size = level.shape[axis] - step
     return torch.maximum(level.narrow(axis, 0, size), level.narrow(axis, step, size))
@@ -157,10 +157,10 @@ def _levels(
             continue
         if i > tall_level:
             for step in range(tall_level, i):
-                tall = _doubled(tall, 1, 1 << step)
+                tall = _double_windows(tall, 1, 1 << step)
             tall_level, wide, wide_level = i, tall, 0
         for step in range(wide_level, j):
-            wide = _doubled(wide, 2, 1 << step)
+            wide = _double_windows(wide, 2, 1 << step)
         wide_level = j
         yield wide, i, j, (code == key).nonzero().view(-1)
 
@@ -259,11 +259,11 @@ def _edges(
     "ROIPooling",
     [arg("data"), arg("rois")],
     {
-        "pooled_size": Attr(pooled, "height and width of the output"),
+        "pooled_size": Attr(POOLED_SIZE, "height and width of the output"),
         "spatial_scale": Attr(real, "size of the feature map over that of the image, in (0, 1]"),
     },
     hidden=1,
-    infer=region_rule((5,), lambda a, data: (data[1], *a.pooled_size)),
+    infer=region_shape_rule((5,), lambda a, data: (data[1], *a.pooled_size)),
     batch=NEVER,
     onnx=Onnx("MaxRoiPool", builder="roi_pooling"),
 )
@@ -287,8 +287,8 @@ def roi_pooling(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     scale = single(a.spatial_scale)
 
     def roi_pooling(data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
-        image = image_of("ROIPooling", rois, data.shape[0])
-        left, top, right, bottom = round_away(rois[:, 1:].detach() * scale).unbind(1)
+        image = image_indices("ROIPooling", rois, data.shape[0])
+        left, top, right, bottom = round_half_away(rois[:, 1:].detach() * scale).unbind(1)
         rows = _edges(top, (bottom - top + 1).clamp(min=1), high, data.shape[2])
         columns = _edges(left, (right - left + 1).clamp(min=1), wide, data.shape[3])
         bins = _Bins(image, rows, columns, (high, wide))

@@ -11,7 +11,7 @@ from ..attrs import boolean, integer, real
 from ..registry import op
 from ..shapes import data_type, unify
 from ..spec import Attr, Env, Onnx, Shapes, arg
-from .rules import agree
+from .layer_shapes import unify_input
 
 _INPUTS = (arg("data"), arg("sequence_length", when=lambda a: a.use_sequence_length))
 _USE = Attr(boolean, "take the length of each sequence as an input; else all are as long as data", False)
@@ -20,7 +20,7 @@ _AXIS = Attr(integer(0, 1), "axis of the time steps; the other of the first two 
 
 def _lengths_shape(a: Any, lengths: list[Shape], data: tuple[int, ...]) -> list[Shape]:
     """Return the shape of the lengths, if they are an input."""
-    return [agree("sequence_length", have, (data[1 - a.axis],), data) for have in lengths]
+    return [unify_input("sequence_length", have, (data[1 - a.axis],), data) for have in lengths]
 
 
 def _check_rank(data: tuple[int, ...]) -> None:
@@ -61,7 +61,7 @@ def _infer_last(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     _check_rank(data)
     data = _with_batch(a, data, ins[1:])
     wanted = data[: a.axis] + data[a.axis + 1 :]
-    return [data, *_lengths_shape(a, ins[1:], data)], [agree("output", out, wanted, data)]
+    return [data, *_lengths_shape(a, ins[1:], data)], [unify_input("output", out, wanted, data)]
 
 
 def _fields(infer: Any, builder: str) -> dict[str, Any]:

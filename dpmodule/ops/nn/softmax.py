@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
+from ..._core import torch_private
 from ...base import OpError, Shape, ShapeError
-from ...compat import torch_private
 from ..attrs import boolean, choice, dtype, integer, optional, real
 from ..dtypes import torch_dtype
-from ..recording import is_recorded
 from ..registry import bound, op
 from ..shapes import prod, same, typed, unify
 from ..spec import NEVER, ROWS, Attr, ClassLabels, Env, Input, Onnx, Shapes, Types, arg, label
-from .linear import is_plain, kernels
-from .rules import agree
+from ..tracing import is_tracing
+from .layer_shapes import unify_input
+from .linear import is_float32_cpu, kernels
 
 _ATTRS: Mapping[str, Attr] = {
     "axis": Attr(integer(), "axis along which the values sum to one", -1),
@@ -38,7 +38,7 @@ def _normalize(a: Any, function: Callable[..., torch.Tensor], data: torch.Tensor
     return function(data, a.axis, dtype=torch.promote_types(data.dtype, target)).to(target)
 
 
-def _plain(function: Callable[..., torch.Tensor]) -> Callable[[Any], Callable[..., torch.Tensor] | None]:
+def _bind_plain(function: Callable[..., torch.Tensor]) -> Callable[[Any], Callable[..., torch.Tensor] | None]:
     """Make the bind of an operator that is one torch call unless an attribute asks for more."""
 
     def bind(a: Any) -> Callable[..., torch.Tensor] | None:
@@ -65,7 +65,7 @@ def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     return [data, *ins[1:]], [outs[0] or a.dtype or data]
 
 
-def _beyond(data: torch.Tensor, length: torch.Tensor, axis: int) -> torch.Tensor:
+def _past_length(data: torch.Tensor, length: torch.Tensor, axis: int) -> torch.Tensor:
     """Return where an element's position on the axis is not below its length."""
     dims = [1] * data.dim()
     dims[axis] = data.shape[axis]
@@ -76,7 +76,7 @@ def _beyond(data: torch.Tensor, length: torch.Tensor, axis: int) -> torch.Tensor
     "softmax",
     [arg("data", ROWS), Input("length", batch=ROWS, when=lambda a: bool(a.use_length))],
     _ATTRS,
-    bind=_plain(torch.softmax),
+    bind=_bind_plain(torch.softmax),
     infer=_infer,
     infer_type=_infer_type,
     onnx=Onnx("Softmax", builder="softmax"),
@@ -92,7 +92,7 @@ def softmax(a: Any, env: Env, data: torch.Tensor, length: torch.Tensor | None = 
     """
     if length is None:
         return _normalize(a, torch.softmax, data)
-    beyond = _beyond(data, length, a.axis)
+    beyond = _past_length(data, length, a.axis)
     return _normalize(a, torch.softmax, data.masked_fill(beyond, float("-inf"))).masked_fill(beyond, 0.0)
 
 
@@ -105,7 +105,7 @@ def _refuse_length(a: Any, name: str) -> None:
     "log_softmax",
     [arg("data", ROWS)],
     _ATTRS,
-    bind=_plain(torch.log_softmax),
+    bind=_bind_plain(torch.log_softmax),
     infer=_infer,
     infer_type=_infer_type,
     onnx=Onnx("LogSoftmax", builder="softmax"),
@@ -176,14 +176,14 @@ _LEAST_ROWS = 4
 
 
 def _is_small(data: torch.Tensor) -> bool:
-    """Say whether rows are short enough for the kernel, and of nothing that is learned."""
-    if is_recorded():  # looked at first, since the sizes may be unknown then
+    """Return True if rows are short enough for the kernel, and of nothing that is learned."""
+    if is_tracing():  # looked at first, since the sizes may be unknown then
         return False
     return (
         data.dim() == 2
         and data.size(0) >= _LEAST_ROWS
         and 0 < data.size(1) < getattr(kernels(), "vector_width", 0)
-        and is_plain(data)
+        and is_float32_cpu(data)
         and data.is_contiguous()
         and not data.requires_grad
         and not torch_private.is_batched(data)
@@ -234,7 +234,7 @@ def _softmax_output_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
         want = next((form for form in forms if have is not None and len(have) == len(form)), forms[0])
     else:
         want = data[:-1]
-    return [data, agree("label", have, want, data)], [data]
+    return [data, unify_input("label", have, want, data)], [data]
 
 
 def softmax_output_grad(
@@ -258,7 +258,7 @@ def softmax_output_grad(
 
 
 def _is_plain(a: Any) -> bool:
-    """Say whether no attribute but grad_scale and out_grad asks for anything."""
+    """Return True if no attribute but grad_scale and out_grad asks for anything."""
     return a.normalization == "null" and not (a.use_ignore or a.smooth_alpha or a.multi_output)
 
 
@@ -281,7 +281,7 @@ def _hard_label_grad(a: Any, out: torch.Tensor, label: torch.Tensor) -> torch.Te
     else:
         grad = _scaled_minus_labels(p, labels, label_scale(a, classes, p))
     if a.use_ignore:
-        _clear(grad, labels == int(a.ignore_label))
+        _zero_columns(grad, labels == int(a.ignore_label))
     return grad if grad.shape == out.shape else grad.view(out.shape)
 
 
@@ -296,7 +296,7 @@ def _scaled_minus_labels(p: torch.Tensor, labels: torch.Tensor, scale: float | t
     return torch.mul(p, scale).scatter_(1, inside, at_labels)
 
 
-def _clear(grad: torch.Tensor, where: torch.Tensor) -> None:
+def _zero_columns(grad: torch.Tensor, where: torch.Tensor) -> None:
     """Set the columns along axis 1 to zero where the mask, which has length 1 on that axis, says so."""
     if grad.is_cpu and grad.dim() == 2:  # writes the rows in question only
         grad.index_fill_(0, where.flatten().nonzero().flatten(), 0.0)
@@ -406,7 +406,7 @@ def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is not None:
         if len(data) != 2:
             raise ShapeError(f"data has shape {data}, expected 2 axes: (N, classes)")
-        have = agree("label", have, data[:1], data)
+        have = unify_input("label", have, data[:1], data)
     return [data, have], [unify(outs[0], (1,), "output")]
 
 

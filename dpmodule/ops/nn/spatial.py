@@ -15,7 +15,7 @@ from ..dtypes import HALF
 from ..registry import bound, op
 from ..shapes import unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Variadic, arg, param
-from .rules import agree
+from .layer_shapes import unify_input
 
 _CUDNN_OFF = Attr(optional(boolean), "accepted and ignored", None)
 
@@ -67,12 +67,12 @@ def _sample_at(
 def _grid_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if a.transform_type == "warp":
-        data = agree("data", data if data is not None else out, (0, 2, 0, 0), data)
-        data = agree("output", out, data, data)
+        data = unify_input("data", data if data is not None else out, (0, 2, 0, 0), data)
+        data = unify_input("output", out, data, data)
         return [data], [data]
     rows = (data or out or (0,))[0] or (out[0] if out else 0)
-    data = agree("data", data, (rows, 6), data)
-    return [data], [agree("output", out, (rows, 2, *_target(a)), data)]
+    data = unify_input("data", data, (rows, 6), data)
+    return [data], [unify_input("output", out, (rows, 2, *_target(a)), data)]
 
 
 @bound(
@@ -110,11 +110,11 @@ def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None and grid is None:
         return ins, outs
     rows = next((s[0] for s in (data, grid, out) if s and s[0]), 0)
-    grid = agree("grid", grid, (rows, 2, *(out[2:] if out else (0, 0))), data)
+    grid = unify_input("grid", grid, (rows, 2, *(out[2:] if out else (0, 0))), data)
     if data is None or grid is None:
         return [data, grid], outs
-    data = agree("data", data, (rows, 0, 0, 0), data)
-    return [data, grid], [agree("output", out, (rows, (data or (0, 0))[1], *grid[2:]), data)]
+    data = unify_input("data", data, (rows, 0, 0, 0), data)
+    return [data, grid], [unify_input("output", out, (rows, (data or (0, 0))[1], *grid[2:]), data)]
 
 
 @bound(
@@ -143,9 +143,11 @@ def _grid_sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None or grid is None:
         return ins, outs
     rows = data[0] or grid[0]
-    data = agree("data", data, (rows, 0, 0, 0), data)
-    grid = agree("grid", grid, (rows, 0, 0, 2), data)
-    return [data, grid], [agree("output", out, (rows, (data or (0, 0))[1], *(grid or (0, 0, 0))[1:3]), data)]
+    data = unify_input("data", data, (rows, 0, 0, 0), data)
+    grid = unify_input("grid", grid, (rows, 0, 0, 2), data)
+    return [data, grid], [
+        unify_input("output", out, (rows, (data or (0, 0))[1], *(grid or (0, 0, 0))[1:3]), data)
+    ]
 
 
 @bound(
@@ -178,13 +180,13 @@ def _transformer_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, loc, out = ins[0], ins[1], outs[0]
     target = _target(a)
     rows = next((s[0] for s in (data, loc, out) if s and s[0]), 0)
-    loc = agree("loc", loc, (rows, 6), data)
+    loc = unify_input("loc", loc, (rows, 6), data)
     if data is None:
         return [data, loc], outs
-    data = agree("data", data, (rows, 0, 0, 0), data)
+    data = unify_input("data", data, (rows, 0, 0, 0), data)
     if data is None:
         raise ShapeError("SpatialTransformer: the data's shape is unknown")
-    return [data, loc], [agree("output", out, (*data[:2], *target), data)]
+    return [data, loc], [unify_input("output", out, (*data[:2], *target), data)]
 
 
 @bound(
@@ -245,7 +247,7 @@ def _infer_upsampling(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [unify(outs[0], size, "output")]
 
 
-def _enlarge(data: torch.Tensor, factor: int) -> torch.Tensor:
+def _repeat_pixels(data: torch.Tensor, factor: int) -> torch.Tensor:
     return data if factor == 1 else data.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
 
 
@@ -288,13 +290,13 @@ def upsampling(a: Any, env: Env, *inputs: torch.Tensor) -> torch.Tensor:
     if a.sample_type == "bilinear":
         return _bilinear(a.scale, *inputs)
     height = inputs[0].shape[2] * a.scale
-    images = [_enlarge(x, height // x.shape[2]) for x in inputs]
+    images = [_repeat_pixels(x, height // x.shape[2]) for x in inputs]
     if len(images) == 1:
         return images[0]
     return torch.cat(images, 1) if a.multi_input_mode == "concat" else torch.stack(images).sum(0)
 
 
-def _wanted(a: Any, like: Shape) -> tuple[int, int]:
+def _crop_size(a: Any, like: Shape) -> tuple[int, int]:
     """Return height and width of the part; 0 where they are unknown."""
     if a.num_args == 1:
         if len(a.h_w) != 2 or min(a.h_w) < 1:
@@ -330,12 +332,12 @@ def _infer_crop(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         return ins, outs
     if len(data) != 4:
         raise ShapeError(f"data has shape {data}, expected 4 axes: (N, C, H, W)")
-    part = _wanted(a, ins[-1])
+    part = _crop_size(a, ins[-1])
     if all(part):
         _corner(a, data[2:], part)
     if out and not data[0]:
         data = (out[0], *data[1:])
-    return [data, *ins[1:]], [agree("output", out, (*data[:2], *part), data)]
+    return [data, *ins[1:]], [unify_input("output", out, (*data[:2], *part), data)]
 
 
 @op(
@@ -365,6 +367,6 @@ def crop(a: Any, env: Env, *inputs: torch.Tensor) -> torch.Tensor:
     Source: Long et al., "Fully convolutional networks for semantic segmentation", 2015; MXNet 1.9.1 `Crop`.
     """
     data = inputs[0]
-    height, width = _wanted(a, tuple(inputs[-1].shape))
+    height, width = _crop_size(a, tuple(inputs[-1].shape))
     top, left = _corner(a, tuple(data.shape[2:]), (height, width))
     return data[:, :, top : top + height, left : left + width]

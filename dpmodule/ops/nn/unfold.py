@@ -14,15 +14,15 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
 from ...base import OpError, Shape, ShapeError
-from ...compat import torch_private
 from ..attrs import boolean, integer, shape
-from ..recording import is_recorded
 from ..registry import bound, pure
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
-from .linear import is_plain, kernels
-from .rules import agree, layer, per_axis, window_size
+from ..tracing import is_tracing
+from .layer_shapes import layer, per_axis, unify_input, window_size
+from .linear import is_float32_cpu, kernels
 
 Pair = tuple[int, int]
 
@@ -58,9 +58,9 @@ def unfold(images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
         returns: (N * windows, C * kernel height * kernel width), in the order of a weight (F, C, *kernel).
     """
     if (
-        is_plain(images)
+        is_float32_cpu(images)
         and hasattr(kernels(), "unfold")
-        and not (torch_private.is_batched(images) or is_recorded())
+        and not (torch_private.is_batched(images) or is_tracing())
     ):
         return _apply(images, grid)
     return _by_torch(images, grid)
@@ -93,7 +93,7 @@ class _Unfold(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         (rows,), shape, grid = grads, ctx.shape, ctx.grid
-        if torch.is_grad_enabled() or not is_plain(rows) or torch_private.is_batched(rows):
+        if torch.is_grad_enabled() or not is_float32_cpu(rows) or torch_private.is_batched(rows):
             columns = rows.reshape(shape[0], -1, rows.shape[1]).transpose(1, 2)
             return F.fold(columns, shape[2:], grid.kernel, grid.dilate, grid.pad, grid.stride), None
         images = torch.empty(shape, memory_format=torch.channels_last).zero_()
@@ -113,7 +113,7 @@ _WINDOW = {
 }
 
 
-class _Windows:
+class _UnfoldWindows:
     """The windows over one spatial shape."""
 
     __slots__ = ("counts", "dilate", "kernel", "pad", "spatial", "stride")
@@ -149,22 +149,22 @@ class _Windows:
         return flat.reshape(prod(self.kernel), -1)
 
 
-_kept = lru_cache(maxsize=256)(_Windows)
+_cached_windows = lru_cache(maxsize=256)(_UnfoldWindows)
 
 
-def _windows(a: Any, spatial: tuple[int, ...]) -> _Windows:
+def _windows(a: Any, spatial: tuple[int, ...]) -> _UnfoldWindows:
     """Return the windows over a spatial shape; a compiler, which may not know its numbers, gets new ones."""
-    return _Windows(a, spatial) if is_recorded() else _kept(a, spatial)
+    return _UnfoldWindows(a, spatial) if is_tracing() else _cached_windows(a, spatial)
 
 
-def _gather(w: _Windows, data: torch.Tensor) -> torch.Tensor:
+def _gather_windows(w: _UnfoldWindows, data: torch.Tensor) -> torch.Tensor:
     """Return the columns, for any number of axes."""
     sides = [p for p in reversed(w.pad) for _ in range(2)]
     flat = F.pad(data, sides).flatten(2)
     return flat[:, :, w.places(data.device)].flatten(1, 2)
 
 
-def _add_up(w: _Windows, columns: torch.Tensor) -> torch.Tensor:
+def _scatter_windows(w: _UnfoldWindows, columns: torch.Tensor) -> torch.Tensor:
     """Return the image, for any number of axes."""
     places = w.places(columns.device).flatten()
     rows, channels = columns.shape[0], columns.shape[1] // prod(w.kernel)
@@ -179,14 +179,14 @@ def _im2col(a: Any, data: torch.Tensor) -> torch.Tensor:
     w = _windows(a, tuple(data.shape[2:]))
     if len(w.kernel) == 2:
         return F.unfold(data, w.kernel, w.dilate, w.pad, w.stride)
-    return _gather(w, data)
+    return _gather_windows(w, data)
 
 
 def _col2im(a: Any, columns: torch.Tensor) -> torch.Tensor:
     w = _windows(a, a.output_size)
     if len(w.kernel) == 2:
         return F.fold(columns, w.spatial, w.kernel, w.dilate, w.pad, w.stride)
-    return _add_up(w, columns)
+    return _scatter_windows(w, columns)
 
 
 def _columns_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
@@ -209,7 +209,7 @@ def _col2im_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         )
     rows = columns[0] or (out[0] if out else 0)
     columns = (rows, columns[1], windows)
-    return [columns], [agree("output", out, (rows, columns[1] // area, *a.output_size), columns)]
+    return [columns], [unify_input("output", out, (rows, columns[1] // area, *a.output_size), columns)]
 
 
 @bound(
@@ -281,7 +281,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         data = (out[0], *data[1:])
     reach = 2 * (a.max_displacement // a.stride2) + 1
     found = (data[0], reach * reach, *_sizes(a, data[2:]))
-    return [data, data], [agree("output", out, found, data)]
+    return [data, data], [unify_input("output", out, found, data)]
 
 
 def _distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

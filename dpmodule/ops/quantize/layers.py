@@ -14,7 +14,7 @@ from ...base import OpError, Shape
 from ..dtypes import name_of
 from ..registry import bound, get
 from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg
-from .numbers import STEPS, magnitude, of_types, one, over, product_range, rounded
+from .integer_ranges import RANGE_SHAPE, STEPS, check_types, magnitude, product_range, quotient, round_to
 
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -40,11 +40,11 @@ def _layer_inputs() -> tuple[Input, ...]:
     )
 
 
-def _attrs_of(name: str) -> dict[str, Attr]:
+def _attrs_like(name: str) -> dict[str, Attr]:
     return dict(get(name).attrs)
 
 
-def _infer_as(name: str, count: Callable[[Any], int]) -> Callable[..., Shapes]:
+def _infer_like(name: str, count: Callable[[Any], int]) -> Callable[..., Shapes]:
     """Return the rule of the layer on float numbers, followed by the ends of ranges."""
 
     def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -52,7 +52,7 @@ def _infer_as(name: str, count: Callable[[Any], int]) -> Callable[..., Shapes]:
         if rule is None:
             raise OpError(f"{name} has no shape rule")
         found_ins, found_outs = rule(a, ins[:own], outs[:1])
-        return [*found_ins, *[one] * (len(ins) - own)], [*found_outs[:1], one, one]
+        return [*found_ins, *[RANGE_SHAPE] * (len(ins) - own)], [*found_outs[:1], RANGE_SHAPE, RANGE_SHAPE]
 
     return infer
 
@@ -76,18 +76,18 @@ def _split(a: Any, tensors: tuple[torch.Tensor, ...]) -> tuple[list[torch.Tensor
 
 def _bias_steps(data: torch.Tensor, bias: torch.Tensor, ends: list[torch.Tensor]) -> torch.Tensor:
     """Return a bias in the steps of the 32-bit sums, cut towards 0."""
-    steps = over(STEPS["int8"], magnitude(*ends[2:4]))
-    per_unit = over(STEPS[name_of(data.dtype)], magnitude(*ends[:2])) * steps
-    factor = per_unit / over(STEPS["int8"], magnitude(*ends[4:]))
+    steps = quotient(STEPS["int8"], magnitude(*ends[2:4]))
+    per_unit = quotient(STEPS[name_of(data.dtype)], magnitude(*ends[:2])) * steps
+    factor = per_unit / quotient(STEPS["int8"], magnitude(*ends[4:]))
     return (bias.float() * factor).trunc().double()
 
 
 @bound(
     "_contrib_quantized_fully_connected",
     _layer_inputs(),
-    _attrs_of("FullyConnected"),
+    _attrs_like("FullyConnected"),
     outputs=OUTPUTS,
-    infer=_infer_as("FullyConnected", _linear_count),
+    infer=_infer_like("FullyConnected", _linear_count),
     infer_type=_layer_types,
     batch=NEVER,
     onnx=Onnx("MatMulInteger", builder="quantized_fully_connected"),
@@ -109,12 +109,12 @@ def quantized_fully_connected(a: Any) -> Callable[..., Triple]:
 
     def quantized_fully_connected(*tensors: torch.Tensor) -> Triple:
         (data, weight, *bias), ends = _split(a, tensors)
-        of_types("_contrib_quantized_fully_connected", {"data": data}, "int8", "uint8")
-        of_types("_contrib_quantized_fully_connected", {"weight": weight}, "int8")
+        check_types("_contrib_quantized_fully_connected", {"data": data}, "int8", "uint8")
+        check_types("_contrib_quantized_fully_connected", {"weight": weight}, "int8")
         added = [_bias_steps(data, b, ends) for b in bias]
         found = call(a)(data.double(), weight.double(), *added) if call else data
         low, high = product_range(data, weight, (ends[0], ends[1], ends[2], ends[3]))
-        return rounded(found, "int32"), low, high
+        return round_to(found, "int32"), low, high
 
     return quantized_fully_connected
 
@@ -122,9 +122,9 @@ def quantized_fully_connected(a: Any) -> Callable[..., Triple]:
 @bound(
     "_contrib_quantized_conv",
     _layer_inputs(),
-    _attrs_of("Convolution"),
+    _attrs_like("Convolution"),
     outputs=OUTPUTS,
-    infer=_infer_as("Convolution", _linear_count),
+    infer=_infer_like("Convolution", _linear_count),
     infer_type=_layer_types,
     batch=NEVER,
     onnx=Onnx("ConvInteger", builder="quantized_conv"),
@@ -149,18 +149,18 @@ def quantized_conv(a: Any) -> Callable[..., Triple]:
 
     def quantized_conv(*tensors: torch.Tensor) -> Triple:
         (data, weight, *bias), ends = _split(a, tensors)
-        of_types("_contrib_quantized_conv", {"data": data}, "int8", "uint8")
-        of_types("_contrib_quantized_conv", {"weight": weight}, "int8")
+        check_types("_contrib_quantized_conv", {"data": data}, "int8", "uint8")
+        check_types("_contrib_quantized_conv", {"weight": weight}, "int8")
         plain = data.dtype == torch.uint8
         added = [b.double() if plain else _bias_steps(data, b, ends) for b in bias]
         found = call(a)(data.double(), weight.double(), *added) if call else data
         low, high = product_range(weight, weight, (ends[0], ends[1], ends[2], ends[3]))
-        return rounded(found, "int32"), low, high
+        return round_to(found, "int32"), low, high
 
     return quantized_conv
 
 
-def _kept_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+def _same_range_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     found = ins[0] or outs[0]
     return [found, *["float32"] * (len(ins) - 1)], [found, "float32", "float32"]
 
@@ -171,10 +171,10 @@ _ONE_INPUT = (arg("data"), arg("min_data"), arg("max_data"))
 @bound(
     "_contrib_quantized_pooling",
     _ONE_INPUT,
-    _attrs_of("Pooling"),
+    _attrs_like("Pooling"),
     outputs=OUTPUTS,
-    infer=_infer_as("Pooling", lambda a: 1),
-    infer_type=_kept_types,
+    infer=_infer_like("Pooling", lambda a: 1),
+    infer_type=_same_range_types,
     batch=NEVER,
 )
 def quantized_pooling(a: Any) -> Callable[..., Triple]:
@@ -196,9 +196,9 @@ def quantized_pooling(a: Any) -> Callable[..., Triple]:
     call = get("Pooling").bind
 
     def quantized_pooling(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
-        of_types("_contrib_quantized_pooling", {"data": data}, "int8", "uint8")
+        check_types("_contrib_quantized_pooling", {"data": data}, "int8", "uint8")
         found = call(a)(data.detach().double()) if call else data
-        return rounded(found, name_of(data.dtype)), low.detach().clone(), high.detach().clone()
+        return round_to(found, name_of(data.dtype)), low.detach().clone(), high.detach().clone()
 
     return quantized_pooling
 
@@ -208,8 +208,8 @@ def quantized_pooling(a: Any) -> Callable[..., Triple]:
     _ONE_INPUT,
     {key: attr for key, attr in get("Activation").attrs.items() if key == "act_type"},
     outputs=OUTPUTS,
-    infer=_infer_as("Activation", lambda a: 1),
-    infer_type=_kept_types,
+    infer=_infer_like("Activation", lambda a: 1),
+    infer_type=_same_range_types,
     batch=NEVER,
     onnx=Onnx("Relu", builder="quantized_act"),
 )
@@ -231,7 +231,7 @@ def quantized_act(a: Any) -> Callable[..., Triple]:
         raise OpError(f"_contrib_quantized_act: act_type is {a.act_type!r}, expected 'relu'")
 
     def quantized_act(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
-        of_types("_contrib_quantized_act", {"data": data}, "int8", "uint8")
+        check_types("_contrib_quantized_act", {"data": data}, "int8", "uint8")
         return data.detach().clamp(min=0), low.detach().clone(), high.detach().clone()
 
     return quantized_act
@@ -241,8 +241,8 @@ def quantized_act(a: Any) -> Callable[..., Triple]:
     "_contrib_quantized_flatten",
     _ONE_INPUT,
     outputs=OUTPUTS,
-    infer=_infer_as("Flatten", lambda a: 1),
-    infer_type=_kept_types,
+    infer=_infer_like("Flatten", lambda a: 1),
+    infer_type=_same_range_types,
     batch=NEVER,
     onnx=Onnx("Flatten", builder="quantized_flatten"),
 )
@@ -272,9 +272,9 @@ def _embedding_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
 @bound(
     "_contrib_quantized_embedding",
     [arg("data"), arg("weight"), arg("min_weight"), arg("max_weight")],
-    _attrs_of("Embedding"),
+    _attrs_like("Embedding"),
     outputs=OUTPUTS,
-    infer=_infer_as("Embedding", lambda a: 2),
+    infer=_infer_like("Embedding", lambda a: 2),
     infer_type=_embedding_types,
     batch=NEVER,
     onnx=Onnx("Gather", builder="quantized_embedding"),
@@ -295,7 +295,7 @@ def quantized_embedding(a: Any) -> Callable[..., Triple]:
     def quantized_embedding(
         data: torch.Tensor, weight: torch.Tensor, low: torch.Tensor, high: torch.Tensor
     ) -> Triple:
-        of_types("_contrib_quantized_embedding", {"weight": weight}, "int8")
+        check_types("_contrib_quantized_embedding", {"weight": weight}, "int8")
         places = data.detach().long().clamp(0, weight.shape[0] - 1)
         return weight.detach()[places], low.detach().clone(), high.detach().clone()
 

@@ -13,9 +13,19 @@ from ..math.binary import divide
 from ..registry import get, op
 from ..shapes import same
 from ..spec import ROWS, Attr, Env, Onnx, arg
+from .dispatch import (
+    SparseRule,
+    Stypes,
+    add_rule,
+    as_first,
+    densify,
+    only,
+    pass_gradient,
+    stored_as,
+    unchanged,
+)
 from .gradients import stored_rows
-from .records import Csr, Rows, Sparse, rows_added
-from .rule import SparseRule, Stypes, add_rule, as_first, densify, only, passed_on, stored_as, unchanged
+from .storage import Csr, RowSparse, Sparse, add_rows
 
 Tensor = torch.Tensor
 
@@ -39,16 +49,16 @@ def _apply(name: str, a: Any, env: Env, *tensors: Tensor) -> Tensor:
 
 
 def _keeps_zero(name: str, a: Any) -> bool:
-    """Say whether an operator of one input leaves a zero zero."""
+    """Return True if an operator of one input leaves a zero zero."""
     zero = torch.zeros(1)
     return not bool(_apply(name, a, Env(zero.device, None, False), zero).ne(0))
 
 
 def values_at(grad: Any, record: Sparse) -> Tensor:
     """Return a gradient's elements in the places that a record stores."""
-    if isinstance(record, Rows):
+    if isinstance(record, RowSparse):
         if grad.is_sparse:
-            return Rows(*stored_rows(grad), grad.shape).pick(record.rows)
+            return RowSparse(*stored_rows(grad), grad.shape).pick(record.rows)
         found: Tensor = grad.index_select(0, record.rows)
         return found
     dense = grad.to_dense() if grad.is_sparse else grad
@@ -67,9 +77,9 @@ def _unary(name: str) -> SparseRule:
 
     def at_stored(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
         grad = grads[0]
-        if grad.is_sparse and isinstance(data, Rows):  # rows without a gradient need none here
+        if grad.is_sparse and isinstance(data, RowSparse):  # rows without a gradient need none here
             rows, given = stored_rows(grad)
-            data = Rows(rows, data.pick(rows), data.shape)
+            data = RowSparse(rows, data.pick(rows), data.shape)
         else:
             given = values_at(grad, data)
         with torch.enable_grad():
@@ -83,7 +93,7 @@ def _unary(name: str) -> SparseRule:
         if not grad.is_sparse:
             return [_apply(name, a, env, grad)]
         rows, values = stored_rows(grad)
-        return [Rows(rows, _apply(name, a, env, values), grad.shape)]
+        return [RowSparse(rows, _apply(name, a, env, values), grad.shape)]
 
     if name in _SAME_GRADIENT.split():
         return SparseRule(storage, run, at_stored, unchanged)
@@ -121,7 +131,7 @@ def _zeros(a: Any, env: Env, data: Sparse) -> Any:
     return data.emptied()
 
 
-add_rule("_copy", SparseRule(as_first, _pass, passed_on, unchanged))
+add_rule("_copy", SparseRule(as_first, _pass, pass_gradient, unchanged))
 add_rule("BlockGrad", SparseRule(as_first, _pass, _stop_grad, unchanged))
 add_rule("make_loss", SparseRule(as_first, _pass))
 add_rule("zeros_like", SparseRule(as_first, _zeros, _stop_grad, unchanged))
@@ -151,11 +161,11 @@ def _both(a: Any, stypes: Stypes) -> Stypes | None:
 
 def _union(left: Sparse, right: Sparse, run: Callable[[Tensor, Tensor], Tensor]) -> Sparse:
     """Work in all places that one of two records stores."""
-    if isinstance(left, Rows) and isinstance(right, Rows):
+    if isinstance(left, RowSparse) and isinstance(right, RowSparse):
         if torch.equal(left.rows, right.rows):
             return left.replaced(run(left.values, right.values))
         rows = torch.unique(torch.cat([left.rows, right.rows]))
-        return Rows(rows, run(left.pick(rows), right.pick(rows)), left.shape)
+        return RowSparse(rows, run(left.pick(rows), right.pick(rows)), left.shape)
     width = max(left.shape[1], 1)
     keys = [r.row_numbers() * width + r.columns for r in (left, right)]  # type: ignore[attr-defined]
     places, where = torch.unique(torch.cat(keys), return_inverse=True)
@@ -164,7 +174,7 @@ def _union(left: Sparse, right: Sparse, run: Callable[[Tensor, Tensor], Tensor])
         r.values.new_zeros(places.numel()).index_add_(0, part, r.values)
         for r, part in zip((left, right), parts)
     ]
-    return Csr.from_places(places // width, places % width, run(*filled), left.shape)
+    return Csr.from_coordinates(places // width, places % width, run(*filled), left.shape)
 
 
 def _binary(name: str) -> Callable[..., Any]:
@@ -175,7 +185,7 @@ def _binary(name: str) -> Callable[..., Any]:
 
 
 def _negated(grad: Any) -> Any:
-    return Rows(stored_rows(grad)[0], -stored_rows(grad)[1], grad.shape) if grad.is_sparse else -grad
+    return RowSparse(stored_rows(grad)[0], -stored_rows(grad)[1], grad.shape) if grad.is_sparse else -grad
 
 
 def _sub_grad(a: Any, env: Env, wanted: Any, grads: Any, *inputs: Any) -> Any:
@@ -186,7 +196,7 @@ def _alike(a: Any, stypes: Stypes) -> Stypes:
     return stypes if _both(a, stypes) else ("default", "default")
 
 
-add_rule("elemwise_add", SparseRule(_both, _binary("elemwise_add"), passed_on, _alike))
+add_rule("elemwise_add", SparseRule(_both, _binary("elemwise_add"), pass_gradient, _alike))
 add_rule("elemwise_sub", SparseRule(_both, _binary("elemwise_sub"), _sub_grad, _alike))
 for _name in ("_maximum", "_minimum", "_hypot"):
     add_rule(_name, SparseRule(_both, _binary(_name)))
@@ -200,8 +210,8 @@ add_rule(
     "add_n",
     SparseRule(
         _all_rows,
-        lambda a, env, *inputs: rows_added(inputs),
-        passed_on,
+        lambda a, env, *inputs: add_rows(inputs),
+        pass_gradient,
         lambda a, s: s if _all_rows(a, s) else ("default",) * len(s),
     ),
 )
@@ -293,8 +303,10 @@ def scatter_elemwise_div(a: Any, env: Env, lhs: Tensor, rhs: Tensor) -> Tensor:
     return divide(lhs, rhs)
 
 
-def _div(a: Any, env: Env, left: Rows, right: Any) -> Any:
-    there = right.pick(left.rows) if isinstance(right, Rows) else densify(right).index_select(0, left.rows)
+def _div(a: Any, env: Env, left: RowSparse, right: Any) -> Any:
+    there = (
+        right.pick(left.rows) if isinstance(right, RowSparse) else densify(right).index_select(0, left.rows)
+    )
     return left.replaced(divide(left.values, there))
 
 
@@ -339,7 +351,7 @@ def _cast(a: Any, env: Env, data: Any) -> Any:
 
 add_rule(
     "cast_storage",
-    SparseRule(_cast_storage, _cast, passed_on, lambda a, stypes: (a.stype,)),
+    SparseRule(_cast_storage, _cast, pass_gradient, lambda a, stypes: (a.stype,)),
 )
 
 

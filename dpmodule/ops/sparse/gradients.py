@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn.functional import embedding_bag
 
-from .records import Rows
+from .storage import RowSparse
 
 Tensor = torch.Tensor
 
@@ -29,7 +29,7 @@ def row_gradient(rows: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
     )
 
 
-def summed(numbers: Tensor, values: Tensor, places: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def sum_rows_by_index(numbers: Tensor, values: Tensor, places: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the different ones of some numbers, ascending, and for each the sum of its rows of `values`, in order.
 
     Args:
@@ -47,7 +47,7 @@ def summed(numbers: Tensor, values: Tensor, places: Tensor | None = None) -> tup
         and numbers.numel()
         and values.numel()
     ):
-        found, starts, places = groups_of(numbers, places)
+        found, starts, places = group_indices(numbers, places)
         return found, embedding_bag(places, values, starts, mode="sum")  # half of what follows takes
     rows = values if places is None else values.index_select(0, places)
     found, where = torch.unique(numbers, return_inverse=True)
@@ -57,21 +57,21 @@ def summed(numbers: Tensor, values: Tensor, places: Tensor | None = None) -> tup
 def stored_rows(grad: Tensor) -> tuple[Tensor, Tensor]:
     """Return the row numbers, ascending and all different, and rows of a gradient that `row_gradient` made."""
     if not grad.is_coalesced():
-        return summed(grad._indices()[0], grad._values())
+        return sum_rows_by_index(grad._indices()[0], grad._values())
     return grad._indices()[0], grad._values()
 
 
-def as_rows(value: Any) -> Rows:
-    """Return a dense tensor, a row gradient or a `Rows` as `Rows`; rows of zeros of a dense one are left out."""
-    if isinstance(value, Rows):
+def as_rows(value: Any) -> RowSparse:
+    """Return a dense tensor, a row gradient or a `RowSparse` as `RowSparse`; zero rows are omitted."""
+    if isinstance(value, RowSparse):
         return value
     if value.is_sparse:
-        return Rows(*stored_rows(value), value.shape)
+        return RowSparse(*stored_rows(value), value.shape)
     rows = value.reshape(value.shape[0], -1).ne(0).any(1).nonzero().flatten()
-    return Rows(rows, value.index_select(0, rows), value.shape)
+    return RowSparse(rows, value.index_select(0, rows), value.shape)
 
 
-def groups_of(numbers: Tensor, places: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def group_indices(numbers: Tensor, places: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Sort numbers of the CPU, equal ones in the order in which they come.
 
     Args:

@@ -13,9 +13,9 @@ from ..nn.dense import table_shapes, table_types
 from ..registry import op
 from ..shapes import unify
 from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
-from .gradients import row_gradient, stored_rows, summed
-from .records import Csr, Ragged, Rows, Sparse
-from .rule import SparseCall, SparseRule, Stypes, add_rule, only
+from .dispatch import SparseCall, SparseRule, Stypes, add_rule, only
+from .gradients import row_gradient, stored_rows, sum_rows_by_index
+from .storage import Csr, Ragged, RowSparse, Sparse
 
 Tensor = torch.Tensor
 
@@ -76,14 +76,14 @@ def _table_rule(by_rows: Any, numbers_of: Any) -> SparseRule:
 
     def run(a: Any, env: Env, data: Tensor, weight: Any) -> Tensor:
         numbers = numbers_of(a, data)
-        if isinstance(weight, Rows):
+        if isinstance(weight, RowSparse):
             return weight.pick(numbers)
         found: Tensor = weight.index_select(0, numbers.flatten())
         return found.view(*data.shape, a.output_dim)
 
     def grad(a: Any, env: Env, wanted: Any, grads: Any, data: Tensor, weight: Any) -> Any:
         values = grads[0].reshape(-1, a.output_dim)
-        rows, total = summed(numbers_of(a, data).flatten(), values)
+        rows, total = sum_rows_by_index(numbers_of(a, data).flatten(), values)
         return [torch.zeros_like(data), row_gradient(rows, total, weight.shape) if wanted[1] else None]
 
     def grad_storage(a: Any, stypes: Stypes) -> Stypes:
@@ -147,18 +147,18 @@ def _kept(data: Any, indices: Tensor) -> Tensor:
     return found
 
 
-def _retain(a: Any, env: Env, data: Rows, indices: Tensor) -> Any:
+def _retain(a: Any, env: Env, data: RowSparse, indices: Tensor) -> Any:
     wanted = _kept(data, indices)
     if not data.rows.numel():
         wanted = wanted[:0]
-    return Rows(wanted, data.pick(wanted), data.shape)
+    return RowSparse(wanted, data.pick(wanted), data.shape)
 
 
-def _retain_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Rows, indices: Tensor) -> Any:
+def _retain_grad(a: Any, env: Env, wanted: Any, grads: Any, data: RowSparse, indices: Tensor) -> Any:
     grad, rows = grads[0], _kept(data, indices)
-    known = Rows(*stored_rows(grad), grad.shape) if grad.is_sparse else None
+    known = RowSparse(*stored_rows(grad), grad.shape) if grad.is_sparse else None
     values = grad.index_select(0, rows) if known is None else known.pick(rows)
-    return [Rows(rows, values, data.shape), torch.zeros_like(indices) if wanted[1] else None]
+    return [RowSparse(rows, values, data.shape), torch.zeros_like(indices) if wanted[1] else None]
 
 
 add_rule(
@@ -198,7 +198,7 @@ def _slice(a: Any, env: Env, data: Csr) -> Any:
         return found
     left, right = ends[1]
     kept = (found.columns >= left) & (found.columns < right)
-    return Csr.from_places(
+    return Csr.from_coordinates(
         found.row_numbers()[kept],
         found.columns[kept] - left,
         found.values[kept],
@@ -281,7 +281,9 @@ class _PooledRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         a, data, grad = ctx.a, ctx.data, grads[0]
-        rows, totals = summed(_rows_of(a, data), _divided(a, grad, data).contiguous(), data.row_numbers())
+        rows, totals = sum_rows_by_index(
+            _rows_of(a, data), _divided(a, grad, data).contiguous(), data.row_numbers()
+        )
         if ctx.by_rows:
             return None, None, None, row_gradient(rows, totals, ctx.shape)
         return None, None, None, grad.new_zeros(ctx.shape).index_copy_(0, rows, totals)

@@ -12,9 +12,9 @@ from ..math.pointwise import in_type_of
 from ..registry import get, op
 from ..shapes import normal_axes, normal_axis, prod
 from ..spec import Attr, Env, Onnx, Shapes, arg
+from .dispatch import SparseRule, Stypes, add_rule, only, stored_as
 from .gradients import row_gradient, stored_rows
-from .records import Csr, Rows, Sparse
-from .rule import SparseRule, Stypes, add_rule, only, stored_as
+from .storage import Csr, RowSparse, Sparse
 
 Tensor = torch.Tensor
 
@@ -40,9 +40,9 @@ def _flat(dense: Tensor) -> Tensor:
     return dense if dense.dim() == 2 else dense.reshape(dense.shape[0], -1)
 
 
-def _met_rows(matrix: Csr, right: Any) -> tuple[Tensor, Tensor, int]:
+def _rows_to_multiply(matrix: Csr, right: Any) -> tuple[Tensor, Tensor, int]:
     """Return the dense rows that columns meet, the columns' positions among them, and how many there are."""
-    if isinstance(right, Rows) and right.rows.numel() < right.shape[0]:
+    if isinstance(right, RowSparse) and right.rows.numel() < right.shape[0]:
         met, places = matrix.distinct_columns()
         return _flat(right.pick(met)), places, met.numel()
     return _flat(_dense(right)), matrix.columns, matrix.shape[1]
@@ -51,7 +51,7 @@ def _met_rows(matrix: Csr, right: Any) -> tuple[Tensor, Tensor, int]:
 def _csr_dot(a: Any, left: Csr, right: Any) -> Any:
     """Multiply a CSR matrix, or its transpose, by a dense or row-sparse array."""
     if not a.transpose_a:
-        dense, columns, width = _met_rows(left, right)
+        dense, columns, width = _rows_to_multiply(left, right)
         return _product(left, columns, width, dense).reshape(left.shape[0], *right.shape[1:])
     dense = _flat(_dense(right))
     shape = (left.shape[1], *right.shape[1:])
@@ -59,7 +59,7 @@ def _csr_dot(a: Any, left: Csr, right: Any) -> Any:
         return _product(left, left.columns, left.shape[1], dense, True).reshape(shape)
     rows, places = left.distinct_columns()
     values = _product(left, places, rows.numel(), dense, True)
-    return Rows(rows, values.reshape(rows.numel(), *shape[1:]), shape)
+    return RowSparse(rows, values.reshape(rows.numel(), *shape[1:]), shape)
 
 
 def _dense_by_csr(a: Any, env: Env, left: Tensor, right: Csr) -> Any:
@@ -67,7 +67,7 @@ def _dense_by_csr(a: Any, env: Env, left: Tensor, right: Csr) -> Any:
     return Csr.of_dense(turned)
 
 
-def _own_storage(a: Any, stypes: Stypes) -> str | None:
+def _stored_parts_storage(a: Any, stypes: Stypes) -> str | None:
     """Return the storage type of what stored parts make; None where dense copies are multiplied."""
     left, right = stypes
     if left == "csr" and right in ("default", "row_sparse") and not a.transpose_b:
@@ -77,14 +77,18 @@ def _own_storage(a: Any, stypes: Stypes) -> str | None:
 
 
 def _dot_storage(a: Any, stypes: Stypes) -> Stypes | None:
-    found = a.forward_stype or _own_storage(a, stypes)
-    return None if found is None or (found == "default" and _own_storage(a, stypes) is None) else (found,)
+    found = a.forward_stype or _stored_parts_storage(a, stypes)
+    return (
+        None
+        if found is None or (found == "default" and _stored_parts_storage(a, stypes) is None)
+        else (found,)
+    )
 
 
 def _dot(a: Any, env: Env, left: Any, right: Any) -> Any:
     if left.dtype != right.dtype:
         raise DTypeError(f"dot: lhs is {left.dtype}, rhs {right.dtype}; convert with astype")
-    own = _own_storage(a, tuple(getattr(value, "stype", "default") for value in (left, right)))
+    own = _stored_parts_storage(a, tuple(getattr(value, "stype", "default") for value in (left, right)))
     if own is None:
         found = get("dot").run(a, env, _dense(left), _dense(right))
     elif isinstance(left, Csr):
@@ -223,7 +227,7 @@ def square_sum(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Shape:
         data: any shape.
-        returns: without the axes summed over, or with length 1 there; (1,) if none is left.
+        returns: without the axes sum_rows_by_index over, or with length 1 there; (1,) if none is left.
 
     Source: MXNet 1.9.1 `_square_sum`, which takes row-sparse matrices only.
     """
@@ -238,20 +242,20 @@ def _square_sum_storage(a: Any, stypes: Stypes) -> Stypes | None:
     return ("row_sparse",) if a.keepdims and a.axis != (0,) else ("default",)
 
 
-def _square_sum_rows(a: Any, env: Env, data: Rows) -> Any:
+def _square_sum_rows(a: Any, env: Env, data: RowSparse) -> Any:
     squares = data.values.square()
     if a.axis == (0,):
         return squares.sum(0, keepdim=a.keepdims)
     if a.keepdims:
-        return Rows(data.rows, squares.sum(1, keepdim=True), (data.shape[0], 1))
+        return RowSparse(data.rows, squares.sum(1, keepdim=True), (data.shape[0], 1))
     return squares.new_zeros(data.shape[0]).index_copy_(0, data.rows, squares.sum(1))
 
 
-def _square_sum_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Rows) -> Any:
+def _square_sum_grad(a: Any, env: Env, wanted: Any, grads: Any, data: RowSparse) -> Any:
     grad = grads[0]
     if grad.is_sparse and a.axis != (0,):  # of some rows: the others' gradient is zero
         rows, values = stored_rows(grad)
-        return [Rows(rows, 2 * data.pick(rows) * values, data.shape)]
+        return [RowSparse(rows, 2 * data.pick(rows) * values, data.shape)]
     grad = grad.to_dense() if grad.is_sparse else grad
     if a.axis != (0,):
         grad = grad.reshape(-1, 1).index_select(0, data.rows)

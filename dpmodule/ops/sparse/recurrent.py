@@ -13,12 +13,12 @@ import torch
 
 from ...base import OpError, Shape
 from ..attrs import boolean, choice
+from ..nn.layer_shapes import unify_input
 from ..nn.rnn import check_states, run, weights_of
-from ..nn.rules import agree
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg, param
-from .records import Ragged
-from .rule import SparseRule, Stypes, add_ragged_rule, recorded_by_torch, unchanged
+from .dispatch import SparseRule, Stypes, add_ragged_rule, differentiated_by_torch, unchanged
+from .storage import Ragged
 
 Tensor = torch.Tensor
 
@@ -75,7 +75,7 @@ def _rnn(a: Any, env: Env, data: Ragged, parameters: Tensor, *states: Tensor) ->
     return (found, *(state.index_select(1, back) for state in whole))
 
 
-add_ragged_rule("RNN", SparseRule(_rnn_storage, _rnn, None, unchanged, recorded_by_torch(_rnn)))
+add_ragged_rule("RNN", SparseRule(_rnn_storage, _rnn, None, unchanged, differentiated_by_torch(_rnn)))
 
 
 # an LSTM on data that have been mapped to its gates
@@ -95,10 +95,10 @@ def _lstm_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if not units and data and len(data) == 2:
         units = data[1] // 4
     rows = next((s[0] for s in (data, *outs) if s and s[0]), 0)
-    data = agree("data", data, (rows, 4 * units), weight)
-    weight = agree("weight", weight, (4 * units, units), data)
-    bias = agree("bias", bias, (units * (7 if a.use_peepholes else 4),), data)
-    return [data, weight, bias], [agree("output", each, (rows, units), data) for each in outs]
+    data = unify_input("data", data, (rows, 4 * units), weight)
+    weight = unify_input("weight", weight, (4 * units, units), data)
+    bias = unify_input("bias", bias, (units * (7 if a.use_peepholes else 4),), data)
+    return [data, weight, bias], [unify_input("output", each, (rows, units), data) for each in outs]
 
 
 class _LSTMStep:
@@ -187,10 +187,10 @@ def sequence_lstm(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor) 
 
     Source: Paddle 1.x `fluid.layers.dynamic_lstm`, whose weight is the transpose of this one.
     """
-    raise _refused()
+    raise _storage_error()
 
 
-def _refused() -> OpError:
+def _storage_error() -> OpError:
     return OpError(
         "sequence_lstm takes ragged data beside a dense weight and bias; declare its variable with stype='ragged'"
     )
@@ -198,12 +198,12 @@ def _refused() -> OpError:
 
 def _lstm_storage(a: Any, stypes: Stypes) -> Stypes:
     if tuple(stypes) != ("ragged", "default", "default"):
-        raise _refused()
+        raise _storage_error()
     return "ragged", "ragged"
 
 
 add_ragged_rule(
     "sequence_lstm",
-    SparseRule(_lstm_storage, _lstm, None, unchanged, recorded_by_torch(_lstm)),
+    SparseRule(_lstm_storage, _lstm, None, unchanged, differentiated_by_torch(_lstm)),
     alone=lambda a: True,
 )

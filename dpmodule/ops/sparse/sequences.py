@@ -11,19 +11,19 @@ import torch
 
 from ...base import OpError, Shape
 from ..attrs import boolean, choice, integer, optional
-from ..nn.rules import agree
+from ..nn.layer_shapes import unify_input
 from ..registry import op
 from ..shapes import prod, same, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
-from .records import Ragged
-from .rule import SparseRule, Stypes, add_ragged_rule, recorded_by_torch
+from .dispatch import SparseRule, Stypes, add_ragged_rule, differentiated_by_torch
+from .storage import Ragged
 
 Tensor = torch.Tensor
 
 _NO_ONNX = Onnx(missing="works on rows of different lengths, which ONNX lacks")
 
 
-def _refused(name: str, values: str = "data") -> OpError:
+def _dense_error(name: str, values: str = "data") -> OpError:
     return OpError(
         f"{name} takes ragged {values}, got a dense value; declare its variable with Variable(stype='ragged'), or make "
         "an array with nd.ragged_array(values, offsets)"
@@ -35,7 +35,7 @@ def _add_rule(name: str, run: Any, output: str = "ragged", position: int = 0) ->
 
     def storage(a: Any, stypes: Stypes) -> Stypes:
         if stypes[position] != "ragged":
-            raise _refused(name, "data" if position == 0 else "y")
+            raise _dense_error(name, "data" if position == 0 else "y")
         if any(stype != "default" for stype in stypes[position + 1 :]) or stypes[0] not in (
             "default",
             "ragged",
@@ -46,7 +46,7 @@ def _add_rule(name: str, run: Any, output: str = "ragged", position: int = 0) ->
     def grad_storage(a: Any, stypes: Stypes) -> Stypes:
         return tuple("ragged" if stype == "ragged" else "default" for stype in stypes)
 
-    rule = SparseRule(storage, run, None, grad_storage, recorded_by_torch(run))
+    rule = SparseRule(storage, run, None, grad_storage, differentiated_by_torch(run))
     add_ragged_rule(name, rule, alone=lambda a: True)
 
 
@@ -144,7 +144,7 @@ def sequence_pool(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: Paddle 1.x `fluid.layers.sequence_pool`.
     """
-    raise _refused("sequence_pool")
+    raise _dense_error("sequence_pool")
 
 
 _add_rule("sequence_pool", _pool, "default")
@@ -173,7 +173,7 @@ def sequence_softmax(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: Paddle 1.x `fluid.layers.sequence_softmax`, whose elements are single numbers.
     """
-    raise _refused("sequence_softmax")
+    raise _dense_error("sequence_softmax")
 
 
 _add_rule("sequence_softmax", _softmax)
@@ -199,7 +199,7 @@ def sequence_reverse(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: Paddle 1.x `fluid.layers.sequence_reverse`.
     """
-    raise _refused("sequence_reverse")
+    raise _dense_error("sequence_reverse")
 
 
 _add_rule("sequence_reverse", _reverse)
@@ -264,7 +264,7 @@ def sequence_expand(a: Any, env: Env, x: Tensor, y: Tensor) -> Tensor:
 
     Source: Paddle 1.x `fluid.layers.sequence_expand`, which makes a row of its own of each repetition of a ragged row.
     """
-    raise _refused("sequence_expand", "y")
+    raise _dense_error("sequence_expand", "y")
 
 
 _add_rule("sequence_expand", _expand, position=1)
@@ -276,9 +276,11 @@ def _conv_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     features = prod(data[1:]) if data else 0
     if data is not None and not data[0] and rows:
         data = (rows, *data[1:])
-    weight = agree("weight", weight, (a.num_filters, a.filter_size * features), data)
-    bias = [agree("bias", one, (a.num_filters,), data) for one in bias]
-    return [data, weight, *bias], [agree("output", outs[0], (data[0] if data else rows, a.num_filters), data)]
+    weight = unify_input("weight", weight, (a.num_filters, a.filter_size * features), data)
+    bias = [unify_input("bias", one, (a.num_filters,), data) for one in bias]
+    return [data, weight, *bias], [
+        unify_input("output", outs[0], (data[0] if data else rows, a.num_filters), data)
+    ]
 
 
 def _window_start(a: Any) -> int:
@@ -330,7 +332,7 @@ def sequence_conv(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor |
 
     Source: Paddle 1.x `fluid.layers.sequence_conv`, whose weight is the transpose of this one.
     """
-    raise _refused("sequence_conv")
+    raise _dense_error("sequence_conv")
 
 
 _add_rule("sequence_conv", _conv)

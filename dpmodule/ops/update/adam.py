@@ -20,13 +20,13 @@ from .rules import (
     SCALING,
     WD,
     Rule,
-    check_wide,
-    mixed,
-    remaining,
-    scaled,
-    scaled_with_decay,
-    step,
-    wide_types,
+    bias_correction,
+    check_float32,
+    float32_types,
+    rescaled,
+    rescaled_with_decay,
+    update_op,
+    with_float32_copy,
 )
 
 Tensor = torch.Tensor
@@ -36,7 +36,7 @@ def _epsilon(value: float) -> dict[str, Attr]:
     return {"epsilon": Attr(real, "keeps the quotient finite", value)}
 
 
-@step(
+@update_op(
     "adam_update",
     ("mean", "var"),
     {**LR, **BETAS, **_epsilon(1e-8), **WD, **SCALING, **LAZY},
@@ -58,7 +58,7 @@ def adam_update(a: Any) -> Rule:
     beta1, beta2, epsilon = map(single, (a.beta1, a.beta2, a.epsilon))
 
     def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
-        g = scaled_with_decay(grad, rescale, weight, wd, clip)
+        g = rescaled_with_decay(grad, rescale, weight, wd, clip)
         new_mean = beta1 * mean + (1 - beta1) * g
         new_var = beta2 * var + (1 - beta2) * g * g
         return weight - lr * new_mean / (new_var.sqrt() + epsilon), new_mean, new_var
@@ -72,12 +72,12 @@ def adamw(lr: float, eta: float, wd: float, beta1: float, beta2: float, epsilon:
     def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, rescale: Tensor) -> tuple[Tensor, ...]:
         factor = rescale.reshape(()).to(weight.dtype)
         moves = factor.isfinite() & factor.ne(0)
-        g = scaled(grad, factor, clip)
+        g = rescaled(grad, factor, clip)
         new_mean = beta1 * mean + (1 - beta1) * g
         new_var = beta2 * var + (1 - beta2) * g * g
         new = weight - eta * (lr * new_mean / (new_var.sqrt() + epsilon) + wd * weight)
-        pairs = ((new, weight), (new_mean, mean), (new_var, var))
-        return tuple(torch.where(moves, after, before) for after, before in pairs)
+        rate_pairs = ((new, weight), (new_mean, mean), (new_var, var))
+        return tuple(torch.where(moves, after, before) for after, before in rate_pairs)
 
     return rule
 
@@ -89,7 +89,7 @@ def _adamw_of(a: Any) -> Rule:
     return adamw(*map(single, (a.lr, a.eta, a.wd, a.beta1, a.beta2, a.epsilon, a.clip_gradient)))
 
 
-@step("_adamw_update", ("mean", "var"), _ADAMW, tail=("rescale_grad",))
+@update_op("_adamw_update", ("mean", "var"), _ADAMW, tail=("rescale_grad",))
 def adamw_update(a: Any) -> Rule:
     """Update a weight by AdamW, which decays it apart from the gradient.
 
@@ -107,12 +107,12 @@ def adamw_update(a: Any) -> Rule:
     return _adamw_of(a)
 
 
-@step(
+@update_op(
     "_mp_adamw_update",
     ("mean", "var", "weight32"),
     _ADAMW,
     tail=("rescale_grad",),
-    infer_type=wide_types(2),
+    infer_type=float32_types(2),
 )
 def mp_adamw_update(a: Any) -> Rule:
     """Update a 16-bit weight as `_adamw_update` does, through its float32 copy.
@@ -130,7 +130,7 @@ def mp_adamw_update(a: Any) -> Rule:
     def run(
         weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, weight32: Tensor, rescale: Tensor
     ) -> Any:
-        wide = mixed(lambda w, g, m, v: rule(w, g, m, v, rescale))
+        wide = with_float32_copy(lambda w, g, m, v: rule(w, g, m, v, rescale))
         return wide(weight, grad, mean, var, weight32)
 
     return run
@@ -148,7 +148,7 @@ _FTML = {
 }
 
 
-@step("ftml_update", ("d", "v", "z"), _FTML)
+@update_op("ftml_update", ("d", "v", "z"), _FTML)
 def ftml_update(a: Any) -> Rule:
     """Update a weight by following the moving leader.
 
@@ -171,9 +171,9 @@ def ftml_update(a: Any) -> Rule:
     beta1, beta2 = single(a.beta1), single(a.beta2)
 
     def rule(weight: Tensor, grad: Tensor, d: Tensor, v: Tensor, z: Tensor) -> tuple[Tensor, ...]:
-        g = scaled_with_decay(grad, rescale, weight, wd, clip)
+        g = rescaled_with_decay(grad, rescale, weight, wd, clip)
         new_v = beta2 * v + (1 - beta2) * g * g
-        first, second = remaining(beta1, a.t, weight.dtype), remaining(beta2, a.t, weight.dtype)
+        first, second = bias_correction(beta1, a.t, weight.dtype), bias_correction(beta2, a.t, weight.dtype)
         new_d = first / lr * ((new_v / second).sqrt() + a.epsilon)
         new_z = beta1 * z + (1 - beta1) * g - (new_d - beta1 * d) * weight
         return -new_z / new_d, new_d, new_v, new_z
@@ -196,24 +196,24 @@ _PHASE1 = {
 _PHASE2 = {**LR, **BOUNDS}
 
 
-def direction(a: Any, t: int, wd: float) -> Rule:
+def lamb_direction(a: Any, t: int, wd: float) -> Rule:
     """Return the rule of the first phase: Adam's direction plus the decayed weight, and the new states."""
     beta1, beta2, epsilon = map(single, (a.beta1, a.beta2, a.epsilon))
     rescale, clip, wd = map(single, (a.rescale_grad, a.clip_gradient, wd))
 
     def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
-        g = scaled(grad, rescale, clip)
+        g = rescaled(grad, rescale, clip)
         new_mean = beta1 * mean + (1 - beta1) * g
         new_var = beta2 * var + (1 - beta2) * g * g
         m, v = new_mean, new_var
         if a.bias_correction:
-            m, v = m / remaining(beta1, t, m.dtype), v / remaining(beta2, t, v.dtype)
+            m, v = m / bias_correction(beta1, t, m.dtype), v / bias_correction(beta2, t, v.dtype)
         return m / (v.sqrt() + epsilon) + wd * weight, new_mean, new_var
 
     return rule
 
 
-def stretched(a: Any, lr: float, r1: Tensor, r2: Tensor) -> Tensor:
+def lamb_rate(a: Any, lr: float, r1: Tensor, r2: Tensor) -> Tensor:
     """Return the rate of the second phase: `lr` times the weight's norm over the direction's, 1 where one is 0."""
     lower, upper = single(a.lower_bound), single(a.upper_bound)
     norm = r1.clamp(min=lower) if lower >= 0 else r1
@@ -221,7 +221,7 @@ def stretched(a: Any, lr: float, r1: Tensor, r2: Tensor) -> Tensor:
     return single(lr) * torch.where(norm.eq(0) | r2.eq(0), torch.ones_like(norm), norm / r2)
 
 
-@step("lamb_update_phase1", ("mean", "var"), _PHASE1)
+@update_op("lamb_update_phase1", ("mean", "var"), _PHASE1)
 def lamb_update_phase1(a: Any) -> Rule:
     """Return the direction of a LAMB step.
 
@@ -235,15 +235,15 @@ def lamb_update_phase1(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `lamb_update_phase1`; You et al., "Large batch optimization for deep learning", 2019.
     """
-    return direction(a, a.t, a.wd)
+    return lamb_direction(a, a.t, a.wd)
 
 
-@step(
+@update_op(
     "mp_lamb_update_phase1",
     ("mean", "var"),
     _PHASE1,
     reads=("weight32",),
-    infer_type=wide_types(2, outputs_wide=True),
+    infer_type=float32_types(2, outputs_wide=True),
 )
 def mp_lamb_update_phase1(a: Any) -> Rule:
     """Return the direction of a LAMB step for a 16-bit weight with a float32 copy.
@@ -255,10 +255,10 @@ def mp_lamb_update_phase1(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `mp_lamb_update_phase1`, which rounds the rescaled gradient to 16 bits.
     """
-    rule, rescale = direction(a._replace(rescale_grad=1.0), a.t, a.wd), single(a.rescale_grad)
+    rule, rescale = lamb_direction(a._replace(rescale_grad=1.0), a.t, a.wd), single(a.rescale_grad)
 
     def run(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, weight32: Tensor) -> tuple[Tensor, ...]:
-        check_wide(weight, grad, (mean, var), weight32)
+        check_float32(weight, grad, (mean, var), weight32)
         return rule(weight32, (grad * rescale).float(), mean, var)
 
     return run
@@ -271,7 +271,7 @@ def _phase2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [weight, weight, *norms, *(unify(s, weight, "weight32") for s in ins[4:])], [weight]
 
 
-@step("lamb_update_phase2", attrs=_PHASE2, inputs=("weight", "g", "r1", "r2"), infer=_phase2_infer)
+@update_op("lamb_update_phase2", attrs=_PHASE2, inputs=("weight", "g", "r1", "r2"), infer=_phase2_infer)
 def lamb_update_phase2(a: Any) -> Rule:
     """Update a weight along the direction of `lamb_update_phase1`: ``w - lr * r1 / r2 * g``.
 
@@ -284,17 +284,17 @@ def lamb_update_phase2(a: Any) -> Rule:
     """
 
     def rule(weight: Tensor, g: Tensor, r1: Tensor, r2: Tensor) -> tuple[Tensor, ...]:
-        return (weight - stretched(a, a.lr, r1.reshape(()), r2.reshape(())) * g,)
+        return (weight - lamb_rate(a, a.lr, r1.reshape(()), r2.reshape(())) * g,)
 
     return rule
 
 
-@step(
+@update_op(
     "mp_lamb_update_phase2",
     attrs=_PHASE2,
     inputs=("weight", "g", "r1", "r2", "weight32"),
     infer=_phase2_infer,
-    infer_type=wide_types(1),
+    infer_type=float32_types(1),
 )
 def mp_lamb_update_phase2(a: Any) -> Rule:
     """Update a 16-bit weight along the direction of `mp_lamb_update_phase1`, starting at its float32 copy.
@@ -309,7 +309,7 @@ def mp_lamb_update_phase2(a: Any) -> Rule:
     """
 
     def rule(weight: Tensor, g: Tensor, r1: Tensor, r2: Tensor, weight32: Tensor) -> tuple[Tensor, ...]:
-        check_wide(weight, weight, (g,), weight32)
-        return ((weight32 - stretched(a, a.lr, r1.reshape(()), r2.reshape(())) * g).to(weight.dtype),)
+        check_float32(weight, weight, (g,), weight32)
+        return ((weight32 - lamb_rate(a, a.lr, r1.reshape(()), r2.reshape(())) * g).to(weight.dtype),)
 
     return rule

@@ -11,7 +11,19 @@ from ..attrs import real
 from ..dtypes import single
 from ..shapes import unify
 from ..spec import Attr, Shapes
-from .rules import LAZY, LR, SCALING, WD, Rule, cut, mixed, scaled, scaled_with_decay, step, wide_types
+from .rules import (
+    LAZY,
+    LR,
+    SCALING,
+    WD,
+    Rule,
+    clip_values,
+    float32_types,
+    rescaled,
+    rescaled_with_decay,
+    update_op,
+    with_float32_copy,
+)
 
 Tensor = torch.Tensor
 
@@ -24,7 +36,7 @@ def descent(lr: Any, wd: Any, rescale: float, clip: float) -> Rule:
     """Return the rule ``w - lr * (g + wd * w)``; `lr` and `wd` are numbers or tensors."""
 
     def rule(weight: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
-        return (weight - lr * (scaled(grad, rescale, clip) + wd * weight),)
+        return (weight - lr * (rescaled(grad, rescale, clip) + wd * weight),)
 
     return rule
 
@@ -33,7 +45,7 @@ def momentum_descent(lr: Any, wd: Any, momentum: float, rescale: float, clip: fl
     """Return the rule ``m = momentum * m - lr * (g + wd * w); w + m``."""
 
     def rule(weight: Tensor, grad: Tensor, mom: Tensor) -> tuple[Tensor, ...]:
-        new = momentum * mom - lr * (scaled(grad, rescale, clip) + wd * weight)
+        new = momentum * mom - lr * (rescaled(grad, rescale, clip) + wd * weight)
         return weight + new, new
 
     return rule
@@ -43,14 +55,14 @@ def _nesterov(a: Any) -> Rule:
     lr, wd, momentum, rescale, clip = map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient))
 
     def rule(weight: Tensor, grad: Tensor, mom: Tensor) -> tuple[Tensor, ...]:
-        g, kept = scaled(grad, rescale, clip), momentum * mom
+        g, kept = rescaled(grad, rescale, clip), momentum * mom
         new = weight + momentum * kept - (1 + momentum) * lr * (g + wd * weight)
         return new, kept - lr * (g + wd * new)
 
     return rule
 
 
-@step("sgd_update", attrs={**_PLAIN, **LAZY}, aliases=("_sparse_sgd_update",))
+@update_op("sgd_update", attrs={**_PLAIN, **LAZY}, aliases=("_sparse_sgd_update",))
 def sgd_update(a: Any) -> Rule:
     """Update a weight by gradient descent: ``w - lr * (clip(rescale_grad * grad) + wd * w)``.
 
@@ -63,7 +75,7 @@ def sgd_update(a: Any) -> Rule:
     return descent(*map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient)))
 
 
-@step("sgd_mom_update", ("mom",), {**_WITH_MOMENTUM, **LAZY}, aliases=("_sparse_sgd_mom_update",))
+@update_op("sgd_mom_update", ("mom",), {**_WITH_MOMENTUM, **LAZY}, aliases=("_sparse_sgd_mom_update",))
 def sgd_mom_update(a: Any) -> Rule:
     """Update a weight by gradient descent with momentum.
 
@@ -78,7 +90,7 @@ def sgd_mom_update(a: Any) -> Rule:
     return momentum_descent(*map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)))
 
 
-@step("mp_sgd_update", ("weight32",), {**_PLAIN, **LAZY}, infer_type=wide_types(2))
+@update_op("mp_sgd_update", ("weight32",), {**_PLAIN, **LAZY}, infer_type=float32_types(2))
 def mp_sgd_update(a: Any) -> Rule:
     """Update a 16-bit weight as `sgd_update` does, through its float32 copy.
 
@@ -89,10 +101,10 @@ def mp_sgd_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `mp_sgd_update`.
     """
-    return mixed(sgd_update(a))
+    return with_float32_copy(sgd_update(a))
 
 
-@step("mp_sgd_mom_update", ("mom", "weight32"), {**_WITH_MOMENTUM, **LAZY}, infer_type=wide_types(2))
+@update_op("mp_sgd_mom_update", ("mom", "weight32"), {**_WITH_MOMENTUM, **LAZY}, infer_type=float32_types(2))
 def mp_sgd_mom_update(a: Any) -> Rule:
     """Update a 16-bit weight as `sgd_mom_update` does, through its float32 copy.
 
@@ -103,10 +115,10 @@ def mp_sgd_mom_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `mp_sgd_mom_update`.
     """
-    return mixed(sgd_mom_update(a))
+    return with_float32_copy(sgd_mom_update(a))
 
 
-@step("nag_mom_update", ("mom",), _WITH_MOMENTUM)
+@update_op("nag_mom_update", ("mom",), _WITH_MOMENTUM)
 def nag_mom_update(a: Any) -> Rule:
     """Update a weight by Nesterov's accelerated gradient.
 
@@ -123,7 +135,7 @@ def nag_mom_update(a: Any) -> Rule:
     return _nesterov(a)
 
 
-@step("mp_nag_mom_update", ("mom", "weight32"), _WITH_MOMENTUM, infer_type=wide_types(2))
+@update_op("mp_nag_mom_update", ("mom", "weight32"), _WITH_MOMENTUM, infer_type=float32_types(2))
 def mp_nag_mom_update(a: Any) -> Rule:
     """Update a 16-bit weight as `nag_mom_update` does, through its float32 copy.
 
@@ -134,10 +146,10 @@ def mp_nag_mom_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `mp_nag_mom_update`.
     """
-    return mixed(_nesterov(a))
+    return with_float32_copy(_nesterov(a))
 
 
-@step("signsgd_update", attrs=_PLAIN)
+@update_op("signsgd_update", attrs=_PLAIN)
 def signsgd_update(a: Any) -> Rule:
     """Update a weight by the sign of its gradient: ``(1 - lr * wd) * w - lr * sign(grad)``.
 
@@ -155,7 +167,7 @@ def signsgd_update(a: Any) -> Rule:
     return rule
 
 
-@step(
+@update_op(
     "signum_update",
     ("mom",),
     {**_WITH_MOMENTUM, "wd_lh": Attr(real, "weight decay outside the momentum", 0.0)},
@@ -176,13 +188,13 @@ def signum_update(a: Any) -> Rule:
     outside = single(a.wd_lh)
 
     def rule(weight: Tensor, grad: Tensor, mom: Tensor) -> tuple[Tensor, ...]:
-        new = momentum * mom - (1 - momentum) * (scaled(grad, rescale, clip) + wd * weight)
+        new = momentum * mom - (1 - momentum) * (rescaled(grad, rescale, clip) + wd * weight)
         return (1 - lr * outside) * weight + lr * new.sign(), new
 
     return rule
 
 
-@step(
+@update_op(
     "ftrl_update",
     ("z", "n"),
     {
@@ -210,7 +222,7 @@ def ftrl_update(a: Any) -> Rule:
     lamda1, beta = single(a.lamda1), single(a.beta)
 
     def rule(weight: Tensor, grad: Tensor, z: Tensor, n: Tensor) -> tuple[Tensor, ...]:
-        g = scaled(grad, rescale, clip)
+        g = rescaled(grad, rescale, clip)
         new_n = n + g * g
         new_z = z + g - (new_n.sqrt() - n.sqrt()) * weight / lr
         shrunk = new_z.sign() * (new_z.abs() - lamda1).clamp(min=0)
@@ -228,7 +240,7 @@ _RMSPROP = {
 _GAMMA1 = {"gamma1": Attr(real, "share of the running means that is kept", 0.95)}
 
 
-@step("rmsprop_update", ("n",), {**LR, **_GAMMA1, **_RMSPROP})
+@update_op("rmsprop_update", ("n",), {**LR, **_GAMMA1, **_RMSPROP})
 def rmsprop_update(a: Any) -> Rule:
     """Update a weight by RMSProp in the version of Tieleman and Hinton.
 
@@ -245,14 +257,14 @@ def rmsprop_update(a: Any) -> Rule:
     gamma, epsilon, limit = map(single, (a.gamma1, a.epsilon, a.clip_weights))
 
     def rule(weight: Tensor, grad: Tensor, n: Tensor) -> tuple[Tensor, ...]:
-        g = scaled_with_decay(grad, rescale, weight, wd, clip)
+        g = rescaled_with_decay(grad, rescale, weight, wd, clip)
         new_n = gamma * n + (1 - gamma) * g * g
-        return cut(weight - lr * g / (new_n + epsilon).sqrt(), limit), new_n
+        return clip_values(weight - lr * g / (new_n + epsilon).sqrt(), limit), new_n
 
     return rule
 
 
-@step(
+@update_op(
     "rmspropalex_update",
     ("n", "g", "delta"),
     {**LR, **_GAMMA1, "gamma2": Attr(real, "share of the last step that is kept", 0.9), **_RMSPROP},
@@ -278,16 +290,16 @@ def rmspropalex_update(a: Any) -> Rule:
     gamma, keep, epsilon, limit = map(single, (a.gamma1, a.gamma2, a.epsilon, a.clip_weights))
 
     def rule(weight: Tensor, grad: Tensor, n: Tensor, g: Tensor, delta: Tensor) -> tuple[Tensor, ...]:
-        r = scaled_with_decay(grad, rescale, weight, wd, clip)
+        r = rescaled_with_decay(grad, rescale, weight, wd, clip)
         new_n = gamma * n + (1 - gamma) * r * r
         new_g = gamma * g + (1 - gamma) * r
         new = keep * delta - lr * r / (new_n - new_g * new_g + epsilon).sqrt()
-        return cut(weight + new, limit), new_n, new_g, new
+        return clip_values(weight + new, limit), new_n, new_g, new
 
     return rule
 
 
-@step(
+@update_op(
     "_sparse_adagrad_update",
     ("history",),
     {**LR, "epsilon": Attr(real, "keeps the quotient finite", 1e-7), **WD, **SCALING},
@@ -309,7 +321,7 @@ def adagrad_update(a: Any) -> Rule:
     epsilon = single(a.epsilon)
 
     def rule(weight: Tensor, grad: Tensor, history: Tensor) -> tuple[Tensor, ...]:
-        g = scaled(grad, rescale, clip)
+        g = rescaled(grad, rescale, clip)
         if wd:
             g = g + wd * weight
         new = history + g * g
@@ -325,7 +337,7 @@ def _row_sums(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [weight, weight, unify(ins[2], history, "history")], [weight]
 
 
-@step(
+@update_op(
     "_contrib_group_adagrad_update",
     ("history",),
     {**LR, **SCALING, "epsilon": Attr(real, "keeps the quotient finite", 1e-5)},
@@ -347,7 +359,7 @@ def group_adagrad_update(a: Any) -> Rule:
     lr, rescale, clip, epsilon = map(single, (a.lr, a.rescale_grad, a.clip_gradient, a.epsilon))
 
     def rule(weight: Tensor, grad: Tensor, history: Tensor) -> tuple[Tensor, ...]:
-        g = scaled(grad, rescale, clip)
+        g = rescaled(grad, rescale, clip)
         new = history + g.square().flatten(1).mean(1).view(history.shape)
         return weight - lr * g / (new + epsilon).sqrt(), new
 

@@ -14,26 +14,38 @@ from ..dtypes import single
 from ..registry import bound
 from ..shapes import same
 from ..spec import NEVER, Attr, Shapes, Types, Variadic, arg, aux
-from .adam import BOUNDS, adamw, direction, stretched
+from .adam import BOUNDS, adamw, lamb_direction, lamb_rate
 from .adaptive import descent, momentum_descent
-from .rules import BETAS, CLIP, NO_ONNX, NUM_WEIGHTS, RATES, RESCALE, SCALING, Rule, mixed, multi, pairs
+from .rules import (
+    BETAS,
+    CLIP,
+    NO_ONNX,
+    NUM_WEIGHTS,
+    RATES,
+    RESCALE,
+    SCALING,
+    Rule,
+    multi_update_op,
+    rate_pairs,
+    with_float32_copy,
+)
 
 Tensor = torch.Tensor
 
 _MOMENTUM = {"momentum": Attr(real, "share of the last step that is kept", 0.0)}
 
 
-def _descents(a: Any, lrs: Iterable[Any], wds: Iterable[Any]) -> list[Rule]:
+def _descent_rules(a: Any, lrs: Iterable[Any], wds: Iterable[Any]) -> list[Rule]:
     rescale, clip = single(a.rescale_grad), single(a.clip_gradient)
-    return [descent(lr, wd, rescale, clip) for lr, wd in pairs(lrs, wds)]
+    return [descent(lr, wd, rescale, clip) for lr, wd in rate_pairs(lrs, wds)]
 
 
-def _momentum_descents(a: Any, lrs: Iterable[Any], wds: Iterable[Any]) -> list[Rule]:
+def _momentum_rules(a: Any, lrs: Iterable[Any], wds: Iterable[Any]) -> list[Rule]:
     momentum, rescale, clip = map(single, (a.momentum, a.rescale_grad, a.clip_gradient))
-    return [momentum_descent(lr, wd, momentum, rescale, clip) for lr, wd in pairs(lrs, wds)]
+    return [momentum_descent(lr, wd, momentum, rescale, clip) for lr, wd in rate_pairs(lrs, wds)]
 
 
-def _given(a: Any) -> tuple[list[float], list[float]]:
+def _single_rates(a: Any) -> tuple[list[float], list[float]]:
     return [single(x) for x in a.lrs], [single(x) for x in a.wds]
 
 
@@ -43,7 +55,7 @@ _PRELOADED = {**SCALING, **NUM_WEIGHTS}
 _PRELOADED_MOM = {**_MOMENTUM, **SCALING, **NUM_WEIGHTS}
 
 
-@multi("multi_sgd_update", (), _SGD)
+@multi_update_op("multi_sgd_update", (), _SGD)
 def multi_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several weights as `sgd_update` does.
 
@@ -53,10 +65,10 @@ def multi_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
 
     Source: MXNet 1.9.1 `multi_sgd_update`.
     """
-    return _descents(a, *_given(a))
+    return _descent_rules(a, *_single_rates(a))
 
 
-@multi("multi_sgd_mom_update", ("mom",), _SGD_MOM)
+@multi_update_op("multi_sgd_mom_update", ("mom",), _SGD_MOM)
 def multi_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several weights as `sgd_mom_update` does.
 
@@ -66,10 +78,10 @@ def multi_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
 
     Source: MXNet 1.9.1 `multi_sgd_mom_update`.
     """
-    return _momentum_descents(a, *_given(a))
+    return _momentum_rules(a, *_single_rates(a))
 
 
-@multi("multi_mp_sgd_update", ("weight32",), _SGD)
+@multi_update_op("multi_mp_sgd_update", ("weight32",), _SGD)
 def multi_mp_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several 16-bit weights as `mp_sgd_update` does.
 
@@ -79,10 +91,10 @@ def multi_mp_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
 
     Source: MXNet 1.9.1 `multi_mp_sgd_update`.
     """
-    return [mixed(rule) for rule in _descents(a, *_given(a))]
+    return [with_float32_copy(rule) for rule in _descent_rules(a, *_single_rates(a))]
 
 
-@multi("multi_mp_sgd_mom_update", ("mom", "weight32"), _SGD_MOM)
+@multi_update_op("multi_mp_sgd_mom_update", ("mom", "weight32"), _SGD_MOM)
 def multi_mp_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several 16-bit weights as `mp_sgd_mom_update` does.
 
@@ -92,10 +104,10 @@ def multi_mp_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
 
     Source: MXNet 1.9.1 `multi_mp_sgd_mom_update`.
     """
-    return [mixed(rule) for rule in _momentum_descents(a, *_given(a))]
+    return [with_float32_copy(rule) for rule in _momentum_rules(a, *_single_rates(a))]
 
 
-@multi("preloaded_multi_sgd_update", (), _PRELOADED, tail=("lrs", "wds"))
+@multi_update_op("preloaded_multi_sgd_update", (), _PRELOADED, tail=("lrs", "wds"))
 def preloaded_multi_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several weights as `multi_sgd_update` does, with rates from arrays.
 
@@ -106,10 +118,10 @@ def preloaded_multi_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
 
     Source: MXNet 1.9.1 `preloaded_multi_sgd_update`.
     """
-    return _descents(a, *rest)
+    return _descent_rules(a, *rest)
 
 
-@multi("preloaded_multi_sgd_mom_update", ("mom",), _PRELOADED_MOM, tail=("lrs", "wds"))
+@multi_update_op("preloaded_multi_sgd_mom_update", ("mom",), _PRELOADED_MOM, tail=("lrs", "wds"))
 def preloaded_multi_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several weights as `multi_sgd_mom_update` does, with rates from arrays.
 
@@ -120,10 +132,10 @@ def preloaded_multi_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]
 
     Source: MXNet 1.9.1 `preloaded_multi_sgd_mom_update`.
     """
-    return _momentum_descents(a, *rest)
+    return _momentum_rules(a, *rest)
 
 
-@multi("preloaded_multi_mp_sgd_update", ("weight32",), _PRELOADED, tail=("lrs", "wds"))
+@multi_update_op("preloaded_multi_mp_sgd_update", ("weight32",), _PRELOADED, tail=("lrs", "wds"))
 def preloaded_multi_mp_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several 16-bit weights as `multi_mp_sgd_update` does, with rates from arrays.
 
@@ -134,10 +146,12 @@ def preloaded_multi_mp_sgd_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
 
     Source: MXNet 1.9.1 `preloaded_multi_mp_sgd_update`.
     """
-    return [mixed(rule) for rule in _descents(a, *rest)]
+    return [with_float32_copy(rule) for rule in _descent_rules(a, *rest)]
 
 
-@multi("preloaded_multi_mp_sgd_mom_update", ("mom", "weight32"), _PRELOADED_MOM, tail=("lrs", "wds"))
+@multi_update_op(
+    "preloaded_multi_mp_sgd_mom_update", ("mom", "weight32"), _PRELOADED_MOM, tail=("lrs", "wds")
+)
 def preloaded_multi_mp_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several 16-bit weights as `multi_mp_sgd_mom_update` does, with rates from arrays.
 
@@ -148,7 +162,7 @@ def preloaded_multi_mp_sgd_mom_update(a: Any, rest: Sequence[Tensor]) -> list[Ru
 
     Source: MXNet 1.9.1 `preloaded_multi_mp_sgd_mom_update`.
     """
-    return [mixed(rule) for rule in _momentum_descents(a, *rest)]
+    return [with_float32_copy(rule) for rule in _momentum_rules(a, *rest)]
 
 
 _ADAMW = {
@@ -162,11 +176,11 @@ _ADAMW = {
 }
 
 
-def _adamws(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
+def _adamw_rules(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     beta1, beta2, epsilon, clip = map(single, (a.beta1, a.beta2, a.epsilon, a.clip_gradient))
     rules = [
         adamw(single(lr), single(eta), single(wd), beta1, beta2, epsilon, clip)
-        for (lr, wd), eta in zip(pairs(a.lrs, a.wds), a.etas)
+        for (lr, wd), eta in zip(rate_pairs(a.lrs, a.wds), a.etas)
     ]
     return [partial(_with_factor, rule, *rest) for rule in rules]
 
@@ -175,7 +189,9 @@ def _with_factor(rule: Rule, factor: Tensor, *tensors: Tensor) -> tuple[Tensor, 
     return rule(*tensors, factor)
 
 
-@multi("_multi_adamw_update", ("mean", "var"), _ADAMW, tail=("rescale_grad",), tail_shape=lambda groups: (1,))
+@multi_update_op(
+    "_multi_adamw_update", ("mean", "var"), _ADAMW, tail=("rescale_grad",), tail_shape=lambda groups: (1,)
+)
 def multi_adamw_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several weights as `_adamw_update` does.
 
@@ -186,10 +202,10 @@ def multi_adamw_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
 
     Source: MXNet 1.9.1 `_multi_adamw_update`.
     """
-    return _adamws(a, rest)
+    return _adamw_rules(a, rest)
 
 
-@multi(
+@multi_update_op(
     "_multi_mp_adamw_update",
     ("mean", "var", "weight32"),
     _ADAMW,
@@ -206,7 +222,7 @@ def multi_mp_adamw_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
 
     Source: MXNet 1.9.1 `_multi_mp_adamw_update`.
     """
-    return [mixed(rule) for rule in _adamws(a, rest)]
+    return [with_float32_copy(rule) for rule in _adamw_rules(a, rest)]
 
 
 _LAMB = {
@@ -224,13 +240,13 @@ _LAMB = {
 
 
 def _lamb(a: Any, lr: float, wd: float, t: int) -> Rule:
-    first = direction(a, t, wd)
+    first = lamb_direction(a, t, wd)
 
     def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, *wide: Tensor) -> tuple[Tensor, ...]:
         start = wide[0] if wide else weight
         move, *states = first(start, grad.to(start.dtype), mean, var)
         # the norm is that of the 16-bit weight, as in MXNet
-        new = start - stretched(a, lr, _norm(weight, start), _norm(move, start)) * move
+        new = start - lamb_rate(a, lr, _norm(weight, start), _norm(move, start)) * move
         return (new.to(weight.dtype), *states, *([new] if wide else ()))
 
     return rule
@@ -240,11 +256,11 @@ def _norm(values: Tensor, like: Tensor) -> Tensor:
     return values.square().float().sum().sqrt().to(like.dtype)
 
 
-def _lambs(a: Any) -> list[Rule]:
-    return [_lamb(a, lr, wd, t) for (lr, wd), t in zip(pairs(a.learning_rates, a.wds), a.step_count)]
+def _lamb_rules(a: Any) -> list[Rule]:
+    return [_lamb(a, lr, wd, t) for (lr, wd), t in zip(rate_pairs(a.learning_rates, a.wds), a.step_count)]
 
 
-@multi("_multi_lamb_update", ("mean", "var"), _LAMB, count="num_tensors")
+@multi_update_op("_multi_lamb_update", ("mean", "var"), _LAMB, count="num_tensors")
 def multi_lamb_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several weights by LAMB, both phases in one.
 
@@ -254,10 +270,10 @@ def multi_lamb_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
 
     Source: MXNet 1.9.1 `_multi_lamb_update`, whose symbols call these inputs by other names.
     """
-    return _lambs(a)
+    return _lamb_rules(a)
 
 
-@multi("_multi_mp_lamb_update", ("mean", "var", "weight32"), _LAMB, count="num_tensors")
+@multi_update_op("_multi_mp_lamb_update", ("mean", "var", "weight32"), _LAMB, count="num_tensors")
 def multi_mp_lamb_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
     """Update several 16-bit weights by LAMB, both phases in one, through their float32 copies.
 
@@ -267,7 +283,7 @@ def multi_mp_lamb_update(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
 
     Source: MXNet 1.9.1 `_multi_mp_lamb_update`, whose symbols call these inputs by other names.
     """
-    return _lambs(a)
+    return _lamb_rules(a)
 
 
 @bound(
@@ -297,13 +313,13 @@ def multi_lars(a: Any) -> Callable[..., Tensor]:
 
     def rates(lrs: Tensor, weights_sum_sq: Tensor, grads_sum_sq: Tensor, wds: Tensor) -> Tensor:
         norms = weights_sum_sq.sqrt()
-        scaled = lrs * eta * norms / (grads_sum_sq.sqrt() * rescale + wds * norms + eps)
-        return torch.where(norms.gt(0) & grads_sum_sq.gt(0), scaled, lrs)
+        rescaled = lrs * eta * norms / (grads_sum_sq.sqrt() * rescale + wds * norms + eps)
+        return torch.where(norms.gt(0) & grads_sum_sq.gt(0), rescaled, lrs)
 
     return rates
 
 
-def _one_each(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+def _one_number_per_array(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [(len(ins),)]
 
 
@@ -317,7 +333,7 @@ def _single_precision(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     (),
     {"num_arrays": Attr(integer(low=1), "number of arrays")},
     variadic=Variadic(count="num_arrays", group=(arg("array"),)),
-    infer=_one_each,
+    infer=_one_number_per_array,
     infer_type=_single_precision,
     batch=NEVER,
     onnx=NO_ONNX,
@@ -338,7 +354,7 @@ def _zeros(*arrays: Tensor) -> tuple[Tensor, ...]:
     return tuple(torch.zeros_like(x) for x in arrays)
 
 
-def _as_they_are(a: Any, ins: list[Any], outs: list[Any]) -> tuple[list[Any], list[Any]]:
+def _unchanged(a: Any, ins: list[Any], outs: list[Any]) -> tuple[list[Any], list[Any]]:
     return ins, outs
 
 
@@ -349,9 +365,9 @@ def _as_they_are(a: Any, ins: list[Any], outs: list[Any]) -> tuple[list[Any], li
     variadic=Variadic(count="num_arrays", group=(aux("array"),)),
     outputs=(),
     mutates=("array",),
-    commit_now=("array",),
-    infer=_as_they_are,
-    infer_type=_as_they_are,
+    commit_in_forward=("array",),
+    infer=_unchanged,
+    infer_type=_unchanged,
     batch=NEVER,
     onnx=NO_ONNX,
 )

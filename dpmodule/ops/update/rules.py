@@ -40,34 +40,34 @@ BETAS = {
 }
 
 
-def scaled(grad: Tensor, rescale: Any, clip: float) -> Tensor:
+def rescaled(grad: Tensor, rescale: Any, clip: float) -> Tensor:
     """Return a gradient rescaled and cut."""
-    return cut(grad * rescale, clip)
+    return clip_values(grad * rescale, clip)
 
 
-def scaled_with_decay(grad: Tensor, rescale: float, weight: Tensor, wd: float, clip: float) -> Tensor:
+def rescaled_with_decay(grad: Tensor, rescale: float, weight: Tensor, wd: float, clip: float) -> Tensor:
     """Return a gradient rescaled, with the decayed weight added, and cut after that."""
-    return cut(grad * rescale + wd * weight, clip)
+    return clip_values(grad * rescale + wd * weight, clip)
 
 
-def cut(values: Tensor, limit: float) -> Tensor:
+def clip_values(values: Tensor, limit: float) -> Tensor:
     """Return values cut to [-limit, limit]; a negative limit leaves them."""
     return values.clamp(-limit, limit) if limit >= 0 else values
 
 
-def mixed(rule: Rule) -> Rule:
+def with_float32_copy(rule: Rule) -> Rule:
     """Make a rule for a 16-bit weight with a float32 copy, its last state, from the rule for the copy."""
 
     def run(weight: Tensor, grad: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
         *others, weight32 = states
-        check_wide(weight, grad, others, weight32)
+        check_float32(weight, grad, others, weight32)
         new, *kept = rule(weight32, grad.float(), *others)
         return (new.to(weight.dtype), *kept, new)
 
     return run
 
 
-def check_wide(weight: Tensor, grad: Tensor, others: Sequence[Tensor], weight32: Tensor) -> None:
+def check_float32(weight: Tensor, grad: Tensor, others: Sequence[Tensor], weight32: Tensor) -> None:
     """Refuse inputs of other types or shapes than an operator with a float32 copy takes."""
     if grad.dtype != weight.dtype:
         raise DTypeError(f"grad is {name_of(grad.dtype)}, expected {name_of(weight.dtype)} as weight is")
@@ -81,7 +81,7 @@ def check_wide(weight: Tensor, grad: Tensor, others: Sequence[Tensor], weight32:
             )
 
 
-def wide_types(narrow: int, outputs_wide: bool = False) -> InferType:
+def float32_types(narrow: int, outputs_wide: bool = False) -> InferType:
     """Make a type rule: the first `narrow` inputs share one type, all others are float32.
 
     Args:
@@ -98,7 +98,7 @@ def wide_types(narrow: int, outputs_wide: bool = False) -> InferType:
     return infer
 
 
-def _same_but_tail(tail: int) -> Callable[..., Shapes]:
+def _same_except_tail(tail: int) -> Callable[..., Shapes]:
     """Make a shape rule: all inputs but the last `tail`, and the output, share a shape; those are single numbers."""
 
     def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -111,13 +111,13 @@ def _same_but_tail(tail: int) -> Callable[..., Shapes]:
     return infer
 
 
-def remaining(beta: float, t: int, dtype: torch.dtype) -> float:
+def bias_correction(beta: float, t: int, dtype: torch.dtype) -> float:
     """Return ``1 - beta ** t``, in single precision for arrays of it, as MXNet does: near 1 the digits matter."""
     power = beta**t
     return 1 - power if dtype == torch.float64 else single(1 - single(power))
 
 
-def step(
+def update_op(
     name: str,
     states: Sequence[str] = (),
     attrs: Mapping[str, Attr] | None = None,
@@ -139,15 +139,15 @@ def step(
         *(arg(each) for each in (*reads, *tail)),
     ]
     if tail:
-        fields.setdefault("infer", _same_but_tail(len(tail)))
-        fields.setdefault("infer_type", wide_types(len(listed) - len(tail)))
+        fields.setdefault("infer", _same_except_tail(len(tail)))
+        fields.setdefault("infer_type", float32_types(len(listed) - len(tail)))
     fields.setdefault("infer", same)
     return bound(
         name,
         listed,
         attrs,
         mutates=tuple(i.name for i in listed if i.kind == AUX),
-        commit_now=tuple(states),
+        commit_in_forward=tuple(states),
         batch=NEVER,
         onnx=NO_ONNX,
         **fields,
@@ -198,7 +198,9 @@ def _infer_type(members: Sequence[Input], is_mixed: bool) -> Any:
     return infer
 
 
-def _stepper(name: str, a: Any, groups: int, width: int, rules: Rules) -> Callable[..., tuple[Tensor, ...]]:
+def _bind_update(
+    name: str, a: Any, groups: int, width: int, rules: Rules
+) -> Callable[..., tuple[Tensor, ...]]:
     """Return the function that updates groups of `width` tensors; it gives the new weights, then the new states."""
 
     def run(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -216,7 +218,7 @@ def _stepper(name: str, a: Any, groups: int, width: int, rules: Rules) -> Callab
     return run
 
 
-def multi(
+def multi_update_op(
     name: str,
     states: Sequence[str],
     attrs: dict[str, Attr],
@@ -238,7 +240,7 @@ def multi(
 
     def declare(rules: Rules) -> Rules:
         def bind(a: Any) -> Callable[..., tuple[Tensor, ...]]:
-            return _stepper(name, a, getattr(a, count), width, rules)
+            return _bind_update(name, a, getattr(a, count), width, rules)
 
         bind.__doc__ = rules.__doc__
         bound(
@@ -248,7 +250,7 @@ def multi(
             variadic=Variadic(count=count, group=members, tail=tuple(arg(each) for each in tail)),
             outputs=lambda a: numbered(getattr(a, count)),
             mutates=tuple(states),
-            commit_now=tuple(states),
+            commit_in_forward=tuple(states),
             infer=_infer_shape(width, tail_shape),
             infer_type=_infer_type(members, has_copies),
             batch=NEVER,
@@ -259,7 +261,7 @@ def multi(
     return declare
 
 
-def pairs(lrs: Iterable[Any], wds: Iterable[Any]) -> list[tuple[Any, Any]]:
+def rate_pairs(lrs: Iterable[Any], wds: Iterable[Any]) -> list[tuple[Any, Any]]:
     """Pair learning rates and decays."""
     rates, decays = list(lrs), list(wds)
     if len(rates) != len(decays):

@@ -54,7 +54,7 @@ def test_what_cannot_be_resized_exactly_says_why():
 @pytest.mark.parametrize("kind", range(5))
 def test_borders_of_every_kind(kind):
     attrs = {"top": 2, "bot": 1, "left": 3, "right": 0, "type": kind, "values": (10, 20, 30)}
-    check_same(mx.symbol.symbol.face("_cvcopyMakeBorder")(X, **attrs), {"x": pixels(5, 7, 3)})
+    check_same(mx.symbol.symbol.op_function("_cvcopyMakeBorder")(X, **attrs), {"x": pixels(5, 7, 3)})
 
 
 @pytest.mark.parametrize("flip", ["flip_left_right", "flip_top_bottom"])
