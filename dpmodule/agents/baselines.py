@@ -15,12 +15,7 @@ from typing import Any
 
 from .._files import read_committed, write_set
 from ..base import FileFormatError
-<<<<<<< HEAD
-from ..files import read_settled, write_set
 from .agent import Agent, dump_options, int_option, options_file
-=======
-from .agent import Agent, options_file, packed_options, whole
->>>>>>> main
 from .dictionary import DictionaryAgent
 
 Message = dict[str, Any]

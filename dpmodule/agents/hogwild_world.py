@@ -16,14 +16,8 @@ import torch
 
 from .._devices import generators
 from ..base import ArgumentError, NotSupportedError
-<<<<<<< HEAD
-from ..devices import generators
 from .agent import int_option
 from .batch_world import BatchWorld, WorldWrapper, with_numbers
-=======
-from .agent import whole
-from .batch_world import BatchWorld, WorldOfCopies, numbered
->>>>>>> main
 from .hogwild_workers import RESET, HogwildWorkers, WorkerSetup
 from .teachers import is_training
 from .worlds import MultiWorld, World

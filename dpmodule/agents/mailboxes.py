@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any, TypeVar
 
-from ..devices.shared_memory import shared_bytes
+from .._devices.shared_memory import shared_bytes
 from ..streams.synchronization import Signal
 
 Result = TypeVar("Result")

@@ -24,11 +24,6 @@ from ..agents.agent import (
 from ..agents.create import create_task
 from ..agents.parser import ParlaiParser
 from ..base import ArgumentError, MXNetError
-<<<<<<< HEAD
-from ..files import regular_file
-=======
-from .files import Command
->>>>>>> main
 from .options import add_options, own_options, table
 from .saved_files import Command
 

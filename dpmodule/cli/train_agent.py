@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import run_file
+from .._devices import generators
+from .._files import write_atomically
+from .._object_state import random_generators, set_state, state_of
 from ..agents.agent import options_file
 from ..agents.create import create_task
 from ..agents.network import Network
@@ -20,10 +22,8 @@ from ..agents.parser import ParlaiParser
 from ..agents.teachers import FixedDialogTeacher, is_training
 from ..agents.worlds import MultiWorld
 from ..base import ArgumentError, FileFormatError, StateError
-from ..devices import generators
-from ..files import write_atomically
+from ..checkpoint import run_format
 from ..module.boundary import BatchBoundary
-from ..object_state import random_generators, set_state, state_of
 from . import agents, saved_files
 from .agents import Options
 from .saved_files import Command, print_resume_command
@@ -329,7 +329,7 @@ class AgentCheckpoint:
     def _read(self) -> dict[str, Any] | None:
         if not os.path.exists(self._path):
             return None
-        state = run_file.read(self._path)
+        state = run_format.read(self._path)
         if not state.keys() >= _FIELDS or state["version"] != _VERSION:
             raise FileFormatError(f"{self._path}: not what train-agent of this version saves")
         wrong = [
@@ -420,7 +420,7 @@ class AgentCheckpoint:
             **{name: self._opt.get(name) for name in _FIXED_OPTIONS},
         }
         file = io.BytesIO()
-        run_file.write(file, self.state)
+        run_format.write(file, self.state)
         write_atomically(self._path, file.getvalue())
         self._next = time.monotonic() + self._every_s
         return self._path

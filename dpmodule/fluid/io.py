@@ -277,8 +277,4 @@ def load_persistables(
     program, prefix = _load("load_persistables", dirname, main_program, filename or "persistables")
     path = states_file(prefix, 0)
     if program.optimizer is not None and os.path.exists(path):
-<<<<<<< HEAD
-        runner_of(program).load_states(read_settled(path))
-=======
-        runs_of(program).load_states(read_committed(path))
->>>>>>> main
+        runner_of(program).load_states(read_committed(path))

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-<<<<<<< HEAD
-from ..compat import lazy
-from .program import UniqueNames, default_startup_program
-=======
 from .._core import lazy
-from .program import NameCounts, default_startup_program
->>>>>>> main
+from .program import UniqueNames, default_startup_program
 
 __all__ = ["generate", "guard"]
 

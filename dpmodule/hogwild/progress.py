@@ -235,13 +235,8 @@ def last_snapshot(prefix: Any) -> Snapshot | None:
     if not epochs:
         return None
     path = checkpoint.run_file(prefix, epochs[-1])
-<<<<<<< HEAD
-    state = run_file.read(path)
-    if state.get("kind") != _RUN_KIND:
-=======
     state = run_format.read(path)
-    if state.get("kind") != _KIND:
->>>>>>> main
+    if state.get("kind") != _RUN_KIND:
         raise FileFormatError(
             f"{path}: the state of another kind of run, as of fit; expected an AsyncExecutor's snapshot"
         )

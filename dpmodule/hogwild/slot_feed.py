@@ -134,13 +134,8 @@ def feed_of(
     names = [*data_names, *label_names]
     slots = {slot.name: slot for slot in desc.slots}
     attributes = symbol.attr_dict()
-<<<<<<< HEAD
-    ragged = {name for name, stype in declared_storage(symbol.graph).items() if stype == "ragged"}
-    certain, possible = _arguments_without_slot(symbol, names, given, attributes, ragged)
-=======
     ragged = {name for name, stype in declared_storage_types(symbol.graph).items() if stype == "ragged"}
-    certain, possible = _without_slot(symbol, names, given, attributes, ragged)
->>>>>>> main
+    certain, possible = _arguments_without_slot(symbol, names, given, attributes, ragged)
     variables = [name for name in symbol.list_arguments() if name in names or name in possible]
     _check_slots([*(name for name in names if name not in slots), *certain], slots, variables)
     lines = LineFormat(
