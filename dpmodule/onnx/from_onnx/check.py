@@ -9,7 +9,7 @@ from ...base import FileFormatError
 
 DOMAINS = ("", "ai.onnx.ml")
 OLDEST = {"": 7, "ai.onnx.ml": 1}
-"""Oldest supported version of each domain's operators; models of older ones are upgrade_model."""
+"""Oldest supported version of each domain's operators; older models are upgraded."""
 _MAX_NODES = 250_000
 _MAX_DEPTH = 32
 MAX_CALLS = 64
