@@ -409,7 +409,7 @@ def while_true(
 
 
 def _located(b: GraphBuilder, graph: Graph, scope: GraphScope, own: Values, values: Values) -> list[int]:
-    """Return which of the values each input of a body is; what it reads besides is put there."""
+    """Return the index in `values` of each input of a body, appending outer values that it reads."""
     nodes = [v.entry[0] if v.entry else None for v in own]
     found = []
     for node in graph.inputs:

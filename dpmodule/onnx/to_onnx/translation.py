@@ -19,7 +19,7 @@ from ...ops.dtypes import name_of
 from ...ops.shapes import known
 from ...ops.spec import LABEL, Onnx
 from .call import Dim, Dims, OperatorCall, Untranslatable, Value
-from .common import Builder, allowed_types, computed_in, most_inputs
+from .common import Builder, allowed_types, computed_in, max_inputs
 from .writer import Writer, code_of, fill
 
 
@@ -141,9 +141,7 @@ class Translation:
     def _subgraph(
         self, writer: Writer, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
     ) -> list[tuple[str, str]]:
-        """Write the operators of a subgraph, and return the names and dtype names of its outputs; see
-        `OperatorCall.run`.
-        """
+        """Write a subgraph, and return the names and dtype names of its outputs; see `OperatorCall.run`."""
         inner = Translation(
             graph,
             self._sizes.of_body(graph, dims),
@@ -172,7 +170,7 @@ class Translation:
 def translate_plainly(c: OperatorCall, record: Onnx) -> list[Value]:
     """Write the operator named by a record, in a type that it supports."""
     dtype = _computed_in(c, record.type)
-    inputs = [x.cast(dtype) for x in c.inputs[: most_inputs(record.type, c.opset)]]
+    inputs = [x.cast(dtype) for x in c.inputs[: max_inputs(record.type, c.opset)]]
     if record.scalar:
         number = c.const(c.a.scalar, dtype)
         inputs = [number, *inputs] if record.scalar == "first" else [*inputs, number]
