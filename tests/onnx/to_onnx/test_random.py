@@ -72,7 +72,7 @@ def test_counts_that_are_not_known_are_refused():
     net = symbol_of("_sample_poisson", 1, {"shape": (2,)})
     with pytest.raises(ArgumentError, match="'x0' is not a parameter"):
         exported(net, {"x0": np.ones(2, "float32")})
-    with pytest.raises(ArgumentError, match="go up to about .*at most 4096"):
+    with pytest.raises(ArgumentError, match="reach about .*at most 4096"):
         drawn("_random_poisson", {"lam": 1e6, "shape": (2,)})
 
 
