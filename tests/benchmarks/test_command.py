@@ -209,4 +209,4 @@ def test_a_quick_comparison_under_another_interpreter(tmp_path, monkeypatch):
     assert text.count("| MXNet |") == 7
     assert text.count("| torch.compile |") == 2
     assert columns.count("| MXNet |") == 7
-    assert "these figures say nothing" in text
+    assert "these figures are meaningless" in text
