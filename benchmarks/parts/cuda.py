@@ -22,9 +22,9 @@ from ..sides.serve import Clock
 __all__ = ["run"]
 
 _ABOUT = """\
-One process, one GPU; wall time of a training step with batches on the GPU, unless stated otherwise, between
-two synchronizations. Momentum SGD, float32 parameters; "bf16" is `contrib.amp.convert_symbol(net, "bfloat16")`, for PyTorch
-`torch.autocast`, and PyTorch's loop has channels_last and fused SGD. A ratio is the other's time over ours."""
+One process, one GPU; wall time of a training step with batches on the GPU, unless stated otherwise, between two
+synchronizations. Momentum SGD, float32 parameters; "bf16" is `contrib.amp.convert_symbol(net, "bfloat16")`, for
+PyTorch `torch.autocast`, and PyTorch's loop has channels_last and fused SGD. A ratio is the other's time over ours."""
 
 _IMAGES, _LABELS = (64, 3, 224, 224), (64,)
 _LEARNING_RATE, _MOMENTUM = 0.01, 0.9

@@ -18,7 +18,7 @@ time of the process that sends or awaits. Two threads or two processes do the wo
 
 - Jobs: a functor in C++ that does nothing, and for the others a Python function that does nothing. "One" is the median
   time from the call to the result, each job awaited before the next; "1,000" is the time of a job when so many are
-  called together. Handmade threads have a `SimpleQueue`, and a `call_soon_threadsafe` for each job that is done; batched
+  called together. Handmade threads have a `SimpleQueue`, and a `call_soon_threadsafe` for each finished job; batched
   ones have one for all that are done when the event loop comes to them, which costs least where nothing is done before
   all jobs are queued. What the imports have left in memory is kept from the garbage collector.
 - Tensors: a dict of 8 float32 tensors goes to a forked process, which drops it. The queue, of two messages as the pipe

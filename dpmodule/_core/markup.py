@@ -90,19 +90,19 @@ def curve(lines: Sequence[tuple[str, Sequence[float], Sequence[float]]], label: 
         across = _fraction(x, left, right) * _WIDTH
         return f"{_number(across)} {_number((1 - _fraction(y, low, high)) * _HEIGHT)}"
 
-    parts, names = [], []
+    paths, names = [], []
     for number, (name, line) in enumerate(kept):
         color = _COLORS[number % len(_COLORS)]
         path = "L".join(point(x, y) for x, y in line)
         if line:
             width, cap = (4, "round") if len(line) == 1 else (1.5, "butt")
-            parts.append(
+            paths.append(
                 f'<path d="M{path}{"h0.1" if len(line) == 1 else ""}" fill="none" stroke="{color}"'
                 f' stroke-width="{width}" stroke-linecap="{cap}"/>'
             )
         names.append(f'<span style="color:{color}">&#9632;</span> {text(name)}')
     legend = f"<div>{' &#160; '.join(names)}</div>" if len(kept) > 1 else ""
-    return _frame(label, parts, high, low) + legend
+    return _frame(label, paths, high, low) + legend
 
 
 def _fraction(value: float, low: float, high: float) -> float:
