@@ -112,9 +112,7 @@ def _read_values(node: ast.stmt, found: Class, is_record: bool) -> None:
 def _read_method(method: Function, found: Class) -> None:
     """Record the attributes that a method sets and reads on its first argument, or on an object from `__new__`."""
     arguments = _arguments(method)
-    if not arguments or any(
-        _is_name(child, "staticmethod") for child in method.decorator_list
-    ):
+    if not arguments or any(_is_name(child, "staticmethod") for child in method.decorator_list):
         return
     own, created = arguments[0], set[str]()
     values: dict[ast.expr, ast.expr] = {}  # single values of targets
@@ -123,11 +121,7 @@ def _read_method(method: Function, found: Class) -> None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             values.update(dict.fromkeys(targets, node.value or ast.Constant(None)))
             if isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith("__new__"):
-                created.update(
-                    child.id
-                    for child in targets
-                    if isinstance(child, ast.Name)
-                )
+                created.update(child.id for child in targets if isinstance(child, ast.Name))
         elif isinstance(node, ast.Call):
             _read_setattr(node, own, found)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
