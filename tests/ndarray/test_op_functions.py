@@ -82,7 +82,7 @@ def test_several_outputs_come_as_a_list():
         (lambda: nd.FullyConnected(data(), nd.ones((2, 3)), num_hidden=2), "'bias' is missing"),
         (lambda: nd.FullyConnected(data(), nd.ones((2, 3)), nd.ones((2,)), 2, True), "bias was passed"),
         (lambda: nd.FullyConnected(data(), nd.ones((2, 3)), no_bias=True), "num_hidden is required"),
-        (lambda: nd.FullyConnected(data(), data=data(), num_hidden=2), "passed twice"),
+        (lambda: nd.FullyConnected(data(), data=data(), num_hidden=2), "given twice"),
         (lambda: nd.clip(data(), 1, a_max="x"), "a_"),
         (lambda: nd.sum(data(), axis=5), "axis is 5"),
         (lambda: nd.relu(data(), out=3), "out is int"),
