@@ -362,7 +362,7 @@ def split_call(
     attributes = dict(zip(op.attrs, rest))
     twice = [k for k in kwargs if k in attributes or k in input_names[: len(positional)]]
     if twice:
-        raise OpError(f"{op.name}: {', '.join(twice)} is passed twice")
+        raise OpError(f"{op.name}: {', '.join(twice)} is given twice")
     named = {k: v for k, v in kwargs.items() if k in input_names and v is not None}
     attributes.update({k: v for k, v in kwargs.items() if k not in input_names})
     return positional, named, attributes

@@ -246,7 +246,7 @@ def _kept_rows(a: Any, data: torch.Tensor) -> torch.Tensor:
         "valid_thresh": Attr(real, "boxes with scores up to this are removed", 0.0),
         "topk": Attr(integer(), "number of best boxes to consider; below 0 all, 0 changes nothing", -1),
         "coord_start": Attr(integer(low=0), "index of the first of the four coordinates", 2),
-        "score_index": Attr(integer(low=0), "index of the score", 1),
+        "score_index": Attr(integer(low=0), "position of the score in a row", 1),
         "id_index": Attr(integer(), "index of the class; below 0 for none", -1),
         "background_id": Attr(integer(), "class whose boxes are removed, if boxes have a class", -1),
         "force_suppress": Attr(boolean, "let boxes of different classes suppress each other", False),
