@@ -19,7 +19,7 @@ rows.
   sparse gradients, one update for each act or batch; by a module: the same as a `ModuleAgent`.
 - The bare loop: `act = teacher.act(); model.observe(act); teacher.observe(model.act())` over the same two agents.
 - A figure ends when the report has come, which waits for what is on its way. Hogwild has two workers.
-- The original is ParlAI of May 2018, measured once, elsewhere: only its proportions are told.
+- The original is ParlAI of May 2018, measured once, elsewhere: only its ratios are reported.
 - Padding: places of a batch that hold no word, texts of 1 to 60 words. Memory: the peak of all processes, what they
   share counted once, of four workers over one that train 100 MB of parameters. Start: until each of two forked workers
   has had its first parley."""

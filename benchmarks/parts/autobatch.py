@@ -28,8 +28,8 @@ written. Ours without batching is fast itself (parameters are packed once, their
 so that the gain over ourselves is less than that over a program run as DyNet runs it; both are shown. What batching
 cannot shorten, making the graph and the update, is in both times. While weights fit into the processor's first caches
 a product of a matrix and a vector is not much slower than its share of a large product; the gain grows with the
-weights, which the table of wider hidden states shows, and with what an operation costs by itself: on the Python engine,
-whose steps are calls of torch, it is largest.
+weights, which the table of wider hidden states shows, and with the cost of a single operation: it is largest
+on the Python engine, whose steps are calls of torch.
 
 That batching makes a program at least four times as fast was to be shown against programs that run without it. Against
 our own unbatched mode one core cannot do that at the tasks' widths: a batch of the tagger holds 0.62 GFLOP of products,
@@ -51,7 +51,7 @@ machine, 3.2 and 3.5 times less than the whole step without batching; nine tenth
 
 By hand: `nn.LSTM` on four groups of sentences of similar length, or a loop over time with a shrinking batch, the faster
 of the two; the tree level by level; one `nn.LSTM` where lengths are equal. Fused `torch.optim.Adam`; embeddings update
-the rows in use. Nobody has batched the parser by hand.
+the rows in use. There is no hand-batched parser.
 
 Batches of 1 to 256 sentences are all cut from the same 256.
 

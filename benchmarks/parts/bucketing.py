@@ -16,7 +16,7 @@ __all__ = ["run"]
 _ABOUT = """\
 Embedding of 200, two LSTM layers of 200, scores of 10,000 words; batches of 32 sentences of random words, padded to
 buckets of 10 to 60; momentum SGD. "Unrolled" is a stack of two `LSTMCell`, unrolled as in MXNet's example, for ours
-and for MXNet; "fused" is ours with one `FusedRNNCell`, recorded beside it. Plain PyTorch is `nn.LSTM` and
+and for MXNet; "fused" is ours with one `FusedRNNCell`, also recorded. Plain PyTorch is `nn.LSTM` and
 `F.cross_entropy(ignore_index=...)` with fused or foreach `torch.optim.SGD`, the faster of the two at bucket 60, on the
 same padded batches as tensors. A step is `forward_backward` and `update`; "fit" is an epoch over all buckets in random
 order with `BucketSentenceIter` and `Perplexity`, kept by all sides.

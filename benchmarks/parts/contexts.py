@@ -14,7 +14,7 @@ __all__ = ["run"]
 _ABOUT = """\
 `Module(context=[cpu(0), cpu(1)])` against `Module(context=cpu(0))`, both with one intra-op thread in each context: the
 first may keep two cores busy, so wall time is what counts, and the machine needs two free cores. A ratio is the time
-of one context over that of two. Several contexts normalise each part of a batch by itself, as in MXNet, so ResNet-20
+of one context over that of two. Several contexts normalise each part of a batch separately, as in MXNet, so ResNet-20
 is compared by its predictions before training."""
 
 TARGETS = {"mlp": None, "lenet": (1.25, 1.6), "resnet20": (1.25, 1.6)}

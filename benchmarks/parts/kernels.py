@@ -1,4 +1,4 @@
-"""Where the time goes: how long the kernels of a program take alone, what is left, and the share of the peak."""
+"""Breakdown of time: duration of the kernels of a program take alone, what is left, and the share of the peak."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ alone, over those of a product of two float32 matrices of 1,024 rows and columns
 oneDNN, in the same round. Operations are what `Module.explain` counts: a multiplication and an addition are two,
 backward makes each product again for every factor whose gradient is wanted and everything else again; updates,
 metrics and looks at numbers count nothing. "Slowest" are the three kernels that take most of the kernels' time, with
-their shares of it, all calls of a name together, each timed by itself, the least of five times."""
+their shares of it, all calls of a name together, each timed separately, the minimum of five times."""
 
 _TOLERANCE = 1e-3
 _CLOCKS = {"cpu": "CPU", "wall": "wall"}

@@ -14,8 +14,8 @@ __all__ = ["run"]
 
 _ABOUT = """\
 CPU microseconds of one call, medians: through `mx.nd` ("forward"), and forward and backward of a bound executor
-("both"), beside the bare torch call. A ratio is MXNet's time over ours. What an operator costs beside its torch call
-is measured on arrays of four numbers, and for executors on a chain of 200 `relu`."""
+("both"), compared with the bare torch call. A ratio is MXNet's time over ours. The overhead of an operator over its
+torch call is measured on arrays of four numbers, and for executors on a chain of 200 `relu`."""
 
 DISPATCH_US, NODE_US = (8.0, 3.0), (2.0, 0.5)
 SLOWER, EXCEPTIONS = 1.2, 5

@@ -13,11 +13,11 @@ __all__ = ["run"]
 
 _ABOUT = f"""\
 `fit` with `checkpoint` every {EVERY} batches, `resume="auto"`, `clip_global_norm={CLIP:g}` and the look at gradients,
-against `fit` without all of these (`on_nonfinite="ignore"`). A measurement is an epoch of {EVERY} batches; it goes on
-from what the one before has saved, and saves once. And `accumulate={TIMES}` against `fit` on batches {TIMES} times as
+against `fit` without all of these (`on_nonfinite="ignore"`). A measurement is an epoch of {EVERY} batches; it resumes
+from the previous save, and saves once. And `accumulate={TIMES}` against `fit` on batches {TIMES} times as
 large, without the look at gradients; times are those of a batch of the size given. Both by CPU time. Before anything is
 timed, parameters are compared after eight batches: of the first pair without clipping, of the second for networks
-without BatchNorm, which normalises each batch by itself."""
+without BatchNorm, which normalises each batch separately."""
 
 SAFE, ACCUMULATED = (0.95, 0.98), (0.9, 1.0)
 

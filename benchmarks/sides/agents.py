@@ -276,7 +276,7 @@ def padding(longest: int = 60, rows: int = 32, examples: int = 6000) -> dict[str
 
 
 class _Ruler(Trivial):
-    """Counts what each batch is filled up with."""
+    """Counts the padding of each batch."""
 
     padding = 0
 

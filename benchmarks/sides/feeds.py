@@ -42,7 +42,7 @@ class Images(data.Dataset[tuple[torch.Tensor, float]]):
         return torch.from_numpy(np.multiply(pixels, 1 / 255, dtype=np.float32)), float(index % 10)
 
     def batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a batch, made at once."""
+        """Return a batch, computed immediately."""
         first = number % STORED * BATCH
         images = np.multiply(self._pixels[first : first + BATCH], 1 / 255, dtype=np.float32)
         labels = np.arange(number * BATCH, (number + 1) * BATCH) % 10

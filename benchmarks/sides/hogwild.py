@@ -94,7 +94,7 @@ class Trainer:
         """Train on files once and return the time of it."""
         options: dict[str, Any] = {"learning_rate": self.task.learning_rate}
         if self.task.optimizer == "adagrad":
-            options["eps"] = EPSILON**2  # it lies under the root here, and beside it in Paddle
+            options["eps"] = EPSILON**2  # added under the root here, after it in Paddle
         clock = Clock()
         self.executor.run_from_files(
             self.module,

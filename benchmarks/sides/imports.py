@@ -1,6 +1,6 @@
 """The time that `import dpmodule` takes where torch is imported already, and what it imports.
 
-Run as ``python -m benchmarks.sides.imports``; a process can tell once.
+Run as ``python -m benchmarks.sides.imports``; a process can measure once.
 """
 
 from __future__ import annotations

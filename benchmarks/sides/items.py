@@ -87,7 +87,7 @@ async def pool(count: int) -> dict[str, float]:
 
 
 async def semaphore(count: int) -> dict[str, float]:
-    """Return the time of a job of a task behind a semaphore."""
+    """Return the time of a job of a task that is limited by a semaphore."""
     free = asyncio.Semaphore(WORKERS)
 
     def release(_: Any) -> None:

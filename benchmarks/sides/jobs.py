@@ -123,7 +123,7 @@ async def one(call: Call, count: int) -> dict[str, float]:
 
 
 async def many(call: Call, count: int) -> dict[str, float]:
-    """Return the time of a job when a thousand are called at once, `count` times."""
+    """Return the time of a job when a thousand are called together, `count` times."""
     await asyncio.gather(*[call() for _ in range(IN_FLIGHT)])
     clock = Clock()
     for _ in range(count):

@@ -26,7 +26,7 @@ EMPTY_CALLS, EMPTY_LOOKS = 500, 5
 PRODUCT, REPEATS = 1024, 3
 """Rows and columns of the matrices whose product shows the peak, and how often it is made."""
 LOOKS = 5
-"""How often every call is timed by itself."""
+"""Number of separate timings of every call."""
 
 
 class Kernels:

@@ -162,7 +162,7 @@ class Binder:
         self._shapes = [("data", (size, *known.shape))], [("softmax_label", (size, *known.labels))]
 
     def bind(self) -> dict[str, float]:
-        """Bind a new module for training and return the time, to the end of what goes on behind the call."""
+        """Bind a new module for training and return the time until all its work is done."""
         module = self._mx.mod.Module(self._net)
         clock = Clock()
         module.bind(*self._shapes)

@@ -23,7 +23,7 @@ from .serve import Clock, serve
 __all__ = ["Program", "prepare"]
 
 FOLDER = tempfile.TemporaryDirectory()
-"""Where this process runs; it goes when the process ends."""
+"""Working folder of this process; it is removed when the process ends."""
 
 
 class Program:
