@@ -245,24 +245,25 @@ class Checker:
         domain = domain_of(node)
         if (domain, node.op_type) in self._functions:
             return
-        place = place_of(node)
+        position = place_of(node)
         if domain not in DOMAINS:
-            self._problems.add(place, f"unknown domain {domain!r}")
+            self._problems.add(position, f"unknown domain {domain!r}")
             return
         if domain not in versions:
-            self._problems.add(place, f"the file does not import an opset of {domain or 'ai.onnx'}")
+            self._problems.add(position, f"the file does not import an opset of {domain or 'ai.onnx'}")
             return
         schema = schema_of(node.op_type, versions[domain], domain)
         if schema is None:
             self._problems.add(
-                place, f"opset {versions[domain]} of {domain or 'ai.onnx'} has no operator {node.op_type!r}"
+                position,
+                f"opset {versions[domain]} of {domain or 'ai.onnx'} has no operator {node.op_type!r}",
             )
         elif schema.deprecated:
-            self._problems.add(place, f"{node.op_type} was removed in opset {versions[domain]}")
+            self._problems.add(position, f"{node.op_type} was removed in opset {versions[domain]}")
         elif not self._is_known(domain, node.op_type) and not _has_body(schema):
-            self._problems.add(place, f"{node.op_type} cannot be expressed by operators of dpmodule")
+            self._problems.add(position, f"{node.op_type} cannot be expressed by operators of dpmodule")
         else:
-            self._fields(node, schema, place)
+            self._fields(node, schema, position)
 
     def _fields(self, node: Any, schema: Any, place: str) -> None:
         """Check a node's attributes and the number of its inputs."""

@@ -118,10 +118,10 @@ class GraphTranslator:
                 f"more than {_MAX_NODES} nodes, including those of functions and of bodies translated twice"
             )
         if any(each is _FAILED for each in inputs):
-            made: list[Any] = [_FAILED] * len(node.output)
+            result: list[Any] = [_FAILED] * len(node.output)
         else:
-            made = self._translate_or_report(node, inputs, names, versions)
-        for name, value in zip(node.output, made):
+            result = self._translate_or_report(node, inputs, names, versions)
+        for name, value in zip(node.output, result):
             names.put(name, value)
 
     def _translate_or_report(
@@ -130,8 +130,8 @@ class GraphTranslator:
         outer = self._b.label
         self._b.label = next((name for name in node.output if name), node.name) or node.op_type
         try:
-            made = self._translate_node(node, inputs, names, versions)
-            values = list(made) if isinstance(made, (list, tuple)) else [made]
+            result = self._translate_node(node, inputs, names, versions)
+            values = list(result) if isinstance(result, (list, tuple)) else [result]
             if any(name and name in self._read for name in node.output[len(values) :]):
                 raise Refused(f"only the first {len(values)} of its outputs are supported")
         except Refused as error:
@@ -167,13 +167,13 @@ class GraphTranslator:
         )
         first = len(self._b.fresh)
         call.inputs = prepare_uint64(self._b, node.op_type, inputs)
-        made = translator(call)
+        result = translator(call)
         if not domain:
-            values = assign_types(self._b, node.op_type, schema, inputs, call.attrs, made)
-            made = values if isinstance(made, (list, tuple)) else values[0]
-        self._name(made, node, first)
+            values = assign_types(self._b, node.op_type, schema, inputs, call.attrs, result)
+            result = values if isinstance(result, (list, tuple)) else values[0]
+        self._name(result, node, first)
         del self._b.fresh[first:]
-        return made
+        return result
 
     def _name(self, made: Any, node: Any, first: int) -> None:
         """Name the node of a result after ONNX's name of the result."""
@@ -279,11 +279,11 @@ class GraphTranslator:
             return value
         source = value.again()
         source.entry, source.scope, source.known, source.recipe = b.entry(value), b.scope, None, None
-        made = source.cast(dtype)
+        result = source.cast(dtype)
         name = declared.name.removesuffix("_output")
-        if made.entry is not None and source.entry is not None and source.entry[0].name == name:
-            source.entry[0].name, made.entry[0].name = b.reserve(f"{name}_signed"), name
-        return made
+        if result.entry is not None and source.entry is not None and source.entry[0].name == name:
+            source.entry[0].name, result.entry[0].name = b.reserve(f"{name}_signed"), name
+        return result
 
 
 def _with_attributes(node: Any, given: Mapping[str, Any]) -> Any:
