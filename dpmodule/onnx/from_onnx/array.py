@@ -252,12 +252,12 @@ def _with_node(
 def _tile(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     repeats = c.ints("repeats", 1) or [()] * b.trials
-    if len(repeats[0]) != x.rank or any(n < 1 for each in repeats for n in each):
+    if len(repeats[0]) != x.rank or any(n < 1 for repeat in repeats for n in repeat):
         raise Refused(f"repeats {repeats[0]} for {x.dims[0]}")
-    if all(each == repeats[0] for each in repeats):
+    if all(repeat == repeats[0] for repeat in repeats):
         return b("tile", x, reps=repeats[0]) if max(repeats[0], default=1) > 1 else x
     for axis in range(x.rank):
-        counts = tuple(each[axis] for each in repeats)
+        counts = tuple(repeat[axis] for repeat in repeats)
         apart = expand(
             unsqueeze(x, [axis]), tuple((*s[:axis], n, *s[axis:]) for s, n in zip(x.shapes, counts))
         )

@@ -99,7 +99,7 @@ def _conditional(
     collected, last = while_true(b, variables, max_steps, test, step)
     if collected and max_steps is not None:
         keep = positions(b, (max_steps,)) < last[0]
-        collected = [selected(b, each, keep.cast("float32")) for each in collected]
+        collected = [selected(b, value, keep.cast("float32")) for value in collected]
     return [*last[2:], *collected]
 
 

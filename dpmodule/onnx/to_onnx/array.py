@@ -130,7 +130,7 @@ def _cut(c: OperatorCall, value: Value, ranges: dict[int, tuple[int, int, int]])
     columns = list(zip(*ranges.values()))
     if not columns:
         return value
-    begins, ends, steps = (c.ints(*each) for each in columns)
+    begins, ends, steps = (c.ints(*column) for column in columns)
     return c.emit("Slice", value, begins, ends, c.ints(*ranges), steps)
 
 

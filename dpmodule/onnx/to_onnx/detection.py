@@ -404,7 +404,7 @@ def _matching_step(c: OperatorCall, rows: int, columns: int) -> Any:
     inner.argument("int64", ())
     go_on = inner.argument("bool", ())
     dims = [("images", rows, columns), ("images", rows), ("images", columns)]
-    scores, of_rows, of_columns = (inner.argument(F4, each) for each in dims)
+    scores, of_rows, of_columns = (inner.argument(F4, dim) for dim in dims)
     flat = scores.reshape(-1, rows * columns)
     best = flat.reduce("ReduceMax", 1, keepdims=True) > -np.inf
     position, width = flat.then("ArgMax", axis=1, keepdims=1), inner.const(columns, "int64")

@@ -117,7 +117,7 @@ def power(c: OperatorCall) -> Value:
 
 def hypot(c: OperatorCall) -> Value:
     """Square root of the sum of squares, without overflow."""
-    left, right = (abs(each) for each in _operands(c, working_type(_common_type(c))))
+    left, right = (abs(operand) for operand in _operands(c, working_type(_common_type(c))))
     more, less = left.then("Max", right), left.then("Min", right)
     ratio = more.equals(less).choose(1, less / more)
     return result(more * (ratio * ratio + 1).then("Sqrt"))
@@ -137,7 +137,7 @@ def not_equal(c: OperatorCall) -> Value:
 
 def logic(c: OperatorCall) -> Value:
     """And, Or or Xor of elements that are not 0."""
-    left, right = (each.cast("bool") for each in _operands(c, _common_type(c)))
+    left, right = (operand.cast("bool") for operand in _operands(c, _common_type(c)))
     return result(left.then(c.type, right))
 
 
@@ -299,8 +299,8 @@ _TAIL = """
 
 def _polynomial(x: Value, coefficients: tuple[float, ...]) -> Value:
     total = x * coefficients[0] + coefficients[1]
-    for each in coefficients[2:]:
-        total = total * x + each
+    for coefficient in coefficients[2:]:
+        total = total * x + coefficient
     return total
 
 

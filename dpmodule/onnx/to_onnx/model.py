@@ -129,8 +129,8 @@ def _layer_of(norm: Node, graph: Graph, arrays: Mapping[str, NDArray]) -> Node |
         return None
     vectors = [child.name for child, _ in norm.inputs[1:]]
     weights = [child for child, _ in layer.inputs[1:]]
-    known = all(name in arrays for name in (*vectors, *(each.name for each in weights)))
-    alone = graph.readers[layer] == [norm] and all(graph.readers[each] == [layer] for each in weights)
+    known = all(name in arrays for name in (*vectors, *(weight.name for weight in weights)))
+    alone = graph.readers[layer] == [norm] and all(graph.readers[weight] == [layer] for weight in weights)
     is_head = any(head is layer for head, _ in graph.heads)
     return layer if known and alone and not is_head else None
 

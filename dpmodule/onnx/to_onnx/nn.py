@@ -197,7 +197,7 @@ def layer_norm(c: OperatorCall) -> Value | list[Value]:
     deviation = _deviation(c, rest, axis)
     vectors = [gamma, beta]
     if axis < rank - 1:
-        vectors = [each.reshape(-1, *(1,) * (rank - 1 - axis)) for each in vectors]
+        vectors = [vector.reshape(-1, *(1,) * (rank - 1 - axis)) for vector in vectors]
     output = rest / deviation * vectors[0] + vectors[1]
     return [output, mean, deviation] if c.a.output_mean_var else output
 

@@ -57,7 +57,7 @@ def _known_parameters(c: OperatorCall, names: Sequence[str]) -> list[Array]:
         return [np.asarray(float(getattr(c.a, name))) for name in names]
     rank = len(c.out_shapes[0])
     outputs = [c.known_value(i).astype(np.float64) for i in range(len(c.inputs))]
-    return [each.reshape(each.shape + (1,) * (rank - each.ndim)) for each in outputs]
+    return [output.reshape(output.shape + (1,) * (rank - output.ndim)) for output in outputs]
 
 
 def draw(c: OperatorCall) -> Value:
