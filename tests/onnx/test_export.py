@@ -234,7 +234,7 @@ def test_all_operators_that_onnx_lacks_come_in_one_error(tmp_path):
         [
             ("Custom 'own'", "runs Python code of the user's"),
             ("sgd_update 'step'", "an optimizer's step"),
-            ("_linalg_syevd 'spectrum'", "finds eigenvalues"),
+            ("_linalg_syevd 'spectrum'", "computes eigenvalues"),
             ("_linalg_inverse 'large'", "the matrices have 9 rows"),
         ],
         strict=True,
