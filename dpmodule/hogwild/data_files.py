@@ -301,7 +301,7 @@ def file_errors(path: str) -> Iterator[None]:
     except FileError:
         raise
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FileFormatError(f"{path}: not a whole gzip file: {error}") from error
+        raise FileFormatError(f"{path}: not a complete gzip file: {error}") from error
     except (OSError, ValueError) as error:  # ValueError: a name with the character 0
         number, reason = getattr(error, "errno", None), getattr(error, "strerror", None)
         raise FileError(number or 0, reason or str(error), path) from error

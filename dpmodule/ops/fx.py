@@ -87,7 +87,7 @@ def _refuse_export(name: str) -> None:
     """Raise an error if `torch.export` records the operator."""
     if is_exporting():
         raise StateError(
-            f"{name} depends on its data to decide what runs, which torch.export cannot record; export the symbol with "
+            f"{name} chooses by its data what to run, which torch.export cannot record; export the symbol with "
             "mx.onnx.export_model, or export it without the loop or branch"
         )
 

@@ -283,7 +283,7 @@ def test_a_file_that_goes_away_or_is_no_gzip(tmp_path):
     for data in (b"plain", whole[:-3], whole[:40], whole[:40] + b"xxxx" + whole[44:], whole + b"rest"):
         path = tmp_path / "a.gz"
         path.write_bytes(data)
-        with pytest.raises(FileFormatError, match=f"{path}: not a whole gzip file"):
+        with pytest.raises(FileFormatError, match=f"{path}: not a complete gzip file"):
             list(batches_of(feed_of(), [FileRange(str(path))]))
     path.write_bytes(whole + gzip.compress(GOOD))
     assert sum(batch.num_lines for batch in batches_of(feed_of(), [FileRange(str(path))])) == 1001

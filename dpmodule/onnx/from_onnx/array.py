@@ -1,4 +1,4 @@
-"""Shapes, joins, cuts and constants."""
+"""Translators of shape operators, concatenation, slicing, padding and constants."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
 from .read import DTYPES
 from .shape_helpers import (
-    LONGEST,
+    MAX_LENGTH,
     common_shape,
-    dynamic,
     expand,
     filled,
-    normal,
+    is_dynamic,
+    normalize_axis,
     positions,
     reshape,
     squeeze,
@@ -56,7 +56,7 @@ def _shape(c: NodeCall) -> OnnxValue:
 
 
 def _unknown(x: OnnxValue) -> OnnxValue:
-    """Return a value whose numbers nobody knows, so that what is done with it is not computed."""
+    """Return a value that is not known to be constant, so that operators on it are not folded."""
     made = x.again()
     made.known = made.recipe = None
     return made
@@ -117,12 +117,12 @@ def _concat(c: NodeCall) -> OnnxValue:
     values = same_type(*values)
     if len(values) == 1:
         return values[0]
-    return c.b("Concat", *values, dim=normal(c.attrs["axis"], values[0].rank))
+    return c.b("Concat", *values, dim=normalize_axis(c.attrs["axis"], values[0].rank))
 
 
 def _split(c: NodeCall) -> list[OnnxValue]:
     b, x, count = c.b, c.x, len(c.used)
-    axis = normal(c.attrs["axis"], x.rank)
+    axis = normalize_axis(c.attrs["axis"], x.rank)
     sizes = c.fixed_ints("split", 1)
     whole = x.size(axis)
     if sizes is None and whole is None and count > 1:
@@ -150,11 +150,11 @@ def _slice_of(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
 
 
 def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> OnnxValue:
-    """Cut a range out of an axis.
+    """Slice an axis.
 
     Args:
-        axis: along which axis.
-        ends: one after the last position; -1 for the front itself where `step` is negative.
+        axis: the axis.
+        ends: one after the last position; -1 with a negative `step` includes position 0.
     """
     b, sizes = x.b, x.axis(axis)
     counts = tuple(len(range(m, n, step)) for m, n in zip(begins, ends))
@@ -178,19 +178,19 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
     if begin == 0 and step == 1:
         shape = tuple(tuple(n if i == axis else 1 for i in range(x.rank)) for n in counts)
         return x.then("slice_like", filled(b, shape, 0.0, "float32"), axes=(axis,))
-    if dynamic(begins):
-        raise Refused("a range whose beginning depends on the sizes of the inputs")
+    if is_dynamic(begins):
+        raise Refused("a range whose start depends on the sizes of the inputs")
     return x.then("take", positions(b, counts, begins[0], step), axis=axis)
 
 
 def _bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
-    """Return a position as one number for every trial, None for the end, False if there is no such number."""
+    """Return a position as one number for all trials, None for the end, or False if it differs."""
     if all(p == n for p, n in zip(places, sizes)):
         return default if default is not None else None
-    if not dynamic(places) and (not dynamic(sizes) or places[0] <= min(sizes)):
+    if not is_dynamic(places) and (not is_dynamic(sizes) or places[0] <= min(sizes)):
         return places[0]
     gaps = tuple(p - n for p, n in zip(places, sizes))
-    return False if dynamic(gaps) or gaps[0] >= 0 else gaps[0]
+    return False if is_dynamic(gaps) or gaps[0] >= 0 else gaps[0]
 
 
 def _slice(c: NodeCall) -> OnnxValue:
@@ -201,13 +201,11 @@ def _slice(c: NodeCall) -> OnnxValue:
     axes = c.fixed_ints("axes", 3) or tuple(range(len(starts[0])))
     steps = (c.fixed_ints("steps", 4) if c.since >= 10 else None) or (1,) * len(axes)
     if not len(starts[0]) == len(ends[0]) == len(axes) == len(steps) or 0 in steps:
-        raise Refused(
-            f"starts {starts[0]}, ends {ends[0]}, axes {axes} and steps {steps} do not fit together"
-        )
+        raise Refused(f"starts {starts[0]}, ends {ends[0]}, axes {axes} and steps {steps} do not match")
     if x.known is not None and not x.trains:
         return _sliced(b, x, starts, ends, axes, steps)
     for i, (axis, step) in enumerate(zip(axes, steps)):
-        axis = normal(axis, x.rank)
+        axis = normalize_axis(axis, x.rank)
         ranges = [
             slice(s[i], e[i] if step > 0 or e[i] >= -n else None, step).indices(n)
             for s, e, n in zip(starts, ends, x.axis(axis))
@@ -219,7 +217,7 @@ def _slice(c: NodeCall) -> OnnxValue:
 def _sliced(
     b: GraphBuilder, x: OnnxValue, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]
 ) -> OnnxValue:
-    """Cut ranges out of what is known; they may be empty."""
+    """Slice known values; the ranges may be empty."""
     found = []
     for tensor, first, last in zip(x.known or (), starts, ends):
         for s, e, axis, step in zip(first, last, axes, steps):
@@ -242,7 +240,7 @@ def _with_node(
     axes: Sequence[int],
     steps: Sequence[int],
 ) -> None:
-    """Give numbers that differ between trials the node that computes them in a run, if one operator does."""
+    """Attach to values that differ between trials the node that computes them at run time, if one operator can."""
     if len(axes) == 1 and steps[0] == 1 and len(set(starts)) == len(set(ends)) == 1:
         begin, end, _ = slice(starts[0][0], ends[0][0]).indices(x.shapes[0][0])
         if begin >= end:
@@ -304,16 +302,16 @@ def _range(c: NodeCall) -> OnnxValue:
         raise Refused("delta depends on the sizes of the inputs")
     gap = float(step[0])
     counts = tuple(max(0, math.ceil((float(m) - float(n)) / gap)) for m, n in zip(last, first))
-    if max(counts) > LONGEST or min(counts) == 0:
+    if max(counts) > MAX_LENGTH or min(counts) == 0:
         raise Refused(f"{counts[0]} elements")
-    if dynamic(counts) and b.constant_value(start) is None:
+    if is_dynamic(counts) and b.constant_value(start) is None:
         line = positions(b, counts, 0, 1, start.dtype)
         return line * gap + start
     lines = [torch.arange(n) for n in counts]
     begin = b.constant_value(start)
     if begin is None:
         return b.constant(lines[0] * gap, start.dtype) + start
-    if not dynamic(counts):
+    if not is_dynamic(counts):
         values = lines[0].double() * gap + float(begin)
         return b.constant(values, start.dtype)
     line = positions(b, counts, 0, 1, start.dtype)
@@ -330,7 +328,7 @@ def _pad(c: NodeCall) -> OnnxValue:
     mode, value = c.attrs["mode"], c.attrs.get("value", 0.0)
     if c.since >= 11 and c.maybe(2) is not None:
         value = float(b.required_constant(c.value(2), "constant_value"))
-    places = [normal(a, x.rank) for a in axes] if axes is not None else list(range(x.rank))
+    places = [normalize_axis(a, x.rank) for a in axes] if axes is not None else list(range(x.rank))
     if any(len(p) != 2 * len(places) for p in pads):
         raise Refused(f"pads {pads[0]} for {len(places)} axes")
     half = len(places)
@@ -339,7 +337,7 @@ def _pad(c: NodeCall) -> OnnxValue:
 
 
 def padded(x: OnnxValue, widths: dict[int, tuple[Sizes, Sizes]], mode: str, value: float) -> OnnxValue:
-    """Put elements before and after axes."""
+    """Pad axes."""
     for axis, (before, after) in widths.items():
         sizes = x.axis(axis)
         begins = tuple(max(0, -n) for n in before)
@@ -351,7 +349,7 @@ def padded(x: OnnxValue, widths: dict[int, tuple[Sizes, Sizes]], mode: str, valu
         for axis, (before, after) in widths.items()
     }
     widths = {axis: pair for axis, pair in widths.items() if any(pair[0]) or any(pair[1])}
-    static = all(not dynamic(each) for pair in widths.values() for each in pair)
+    static = all(not is_dynamic(each) for pair in widths.values() for each in pair)
     if not widths:
         return x
     if static and x.rank >= 3 and min(widths) >= 2 and mode != "wrap" and x.rank <= 5 and "float" in x.dtype:
@@ -369,7 +367,7 @@ def _padded_axis(x: OnnxValue, axis: int, before: Sizes, after: Sizes, mode: str
         if not any(counts):
             continue
         if any(n == 0 for n in counts):
-            raise Refused("pads that are 0 for some sizes of the inputs only")
+            raise Refused("pads that are 0 only for some sizes of the inputs")
         if mode == "constant":
             shape = tuple((*s[:axis], n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts))
             piece = filled(b, shape, value, x.dtype)
@@ -380,7 +378,7 @@ def _padded_axis(x: OnnxValue, axis: int, before: Sizes, after: Sizes, mode: str
 
 
 def _mirrored(x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str) -> OnnxValue:
-    """Return what modes other than constant put before or after an axis."""
+    """Return the padding before or after an axis in modes other than constant."""
     sizes, first = x.axis(axis), (0,) * len(counts)
     if mode == "edge":
         one = cut(
@@ -404,7 +402,7 @@ def _one_hot(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     depth = int(b.required_constant(c.value(1), "depth").reshape(-1)[0])
     off, on = (float(n) for n in b.required_constant(c.value(2), "values"))
-    axis = normal(c.attrs["axis"], x.rank + 1)
+    axis = normalize_axis(c.attrs["axis"], x.rank + 1)
     hot: OnnxValue = b(
         "one_hot",
         x % float(depth),
@@ -448,7 +446,7 @@ def _col2im(c: NodeCall) -> OnnxValue:
     size, block = c.fixed_ints("image_shape", 1) or (), c.fixed_ints("block_shape", 2) or ()
     pads = tuple(a.get("pads") or (0,) * 4)
     if len(size) != 2 or len(block) != 2 or pads[:2] != pads[2:]:
-        raise Refused(f"blocks {block} of pictures {size} with pads {pads}")
+        raise Refused(f"blocks {block} of images {size} with pads {pads}")
     return b(
         "col2im",
         c.x,
@@ -463,7 +461,7 @@ def _col2im(c: NodeCall) -> OnnxValue:
 def _center(c: NodeCall) -> OnnxValue:
     x = c.x
     wanted = c.ints("shape", 1) or []
-    axes = [normal(a, x.rank) for a in c.attrs.get("axes") or range(x.rank)]
+    axes = [normalize_axis(a, x.rank) for a in c.attrs.get("axes") or range(x.rank)]
     widths = {}
     for i, axis in enumerate(axes):
         gaps = [target[i] - n for target, n in zip(wanted, x.axis(axis))]

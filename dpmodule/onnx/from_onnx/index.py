@@ -1,4 +1,4 @@
-"""Elements picked and written by position, sorted, and selected by data."""
+"""Translators of indexing: gather, scatter, sorting, and selection by masks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from .array import cut
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .shape_helpers import expand, normal, positions, reshape, squeeze
+from .shape_helpers import expand, normalize_axis, positions, reshape, squeeze
 from .value import Dims, OnnxValue, Sizes
 
 _COUNTS: tuple[Sizes, ...] = ((29, 31, 37), (41, 43, 59), (47, 71, 53), (61, 73, 67))
@@ -17,7 +17,7 @@ _COUNTS: tuple[Sizes, ...] = ((29, 31, 37), (41, 43, 59), (47, 71, 53), (61, 73,
 
 def _gather(c: NodeCall) -> OnnxValue:
     b, x, index = c.b, c.x, c.value(1)
-    axis = normal(c.attrs["axis"], x.rank)
+    axis = normalize_axis(c.attrs["axis"], x.rank)
     if x.known is not None and not x.trains and x.entry is not None and index.rank <= 1:
         return _picked(b, x, index)
     if index.is_scalar and b.constant_value(index) is not None:
@@ -34,7 +34,7 @@ def _gather(c: NodeCall) -> OnnxValue:
 
 
 def _picked(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
-    """Pick numbers out of those of a shape."""
+    """Select sizes of a shape."""
     places = b.integers(index, "indices")
     made = b.from_trials(
         [t[list(p)].reshape(() if index.is_scalar else (-1,)) for t, p in zip(x.known or (), places)]
@@ -48,7 +48,7 @@ def _picked(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
 
 
 def _wrapped(b: GraphBuilder, index: OnnxValue, sizes: Sizes) -> OnnxValue:
-    """Count negative positions from the front."""
+    """Convert negative positions to positive ones."""
     known = None if index.known is None else b.constant_value(index)
     if known is not None and int(known.min()) >= 0:
         return index
@@ -62,7 +62,7 @@ def _gather_nd(c: NodeCall) -> OnnxValue:
     skipped = c.attrs.get("batch_dims", 0)
     width = index.size(index.rank - 1)
     if width is None:
-        raise Refused("indices name a number of axes that is open")
+        raise Refused("indices address an open number of axes")
     parts = [
         _wrapped(b, b("slice_axis", index, axis=index.rank - 1, begin=i, end=i + 1), x.axis(skipped + i))
         for i in range(width)
@@ -75,7 +75,7 @@ def _gather_nd(c: NodeCall) -> OnnxValue:
 
 
 def _line(b: GraphBuilder, like: OnnxValue, axis: int) -> OnnxValue:
-    """Return each element's position along an axis, with one element for each row of `like`."""
+    """Return the positions 0, 1, ... along an axis of `like`."""
     shape = tuple((*s[:-1], 1) for s in like.shapes)
     line = positions(b, like.axis(axis))
     wide = tuple(tuple(d if i == axis else 1 for i, d in enumerate(s)) for s in shape)
@@ -83,7 +83,7 @@ def _line(b: GraphBuilder, like: OnnxValue, axis: int) -> OnnxValue:
 
 
 def _by_positions(b: GraphBuilder, index: OnnxValue, axis: int) -> list[OnnxValue]:
-    """Return the positions along each axis that an index along one of them names, of shape (1, ...) each."""
+    """Return the positions along each axis for an index along one of them, of shape (1, ...) each."""
     found = []
     for i in range(index.rank):
         if i == axis:
@@ -97,14 +97,14 @@ def _by_positions(b: GraphBuilder, index: OnnxValue, axis: int) -> list[OnnxValu
 
 def _gather_elements(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    axis = normal(c.attrs["axis"], x.rank)
+    axis = normalize_axis(c.attrs["axis"], x.rank)
     index = _wrapped(b, c.value(1), x.axis(axis))
     parts = _by_positions(b, index, axis)
     return b("gather_nd", x, parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0))
 
 
 def _shape(x: OnnxValue) -> Dims:
-    """Return a shape in which 0 stands for what is open."""
+    """Return a shape with 0 for open sizes."""
     return tuple(x.size(i) or 0 for i in range(len(x.shapes[0])))
 
 
@@ -112,7 +112,7 @@ def _scatter_elements(c: NodeCall) -> OnnxValue:
     b, x, updates = c.b, c.x, c.value(2)
     if c.attrs.get("reduction", "none") != "none":
         raise Refused(f"reduction {c.attrs['reduction']!r}")
-    axis = normal(c.attrs["axis"], x.rank)
+    axis = normalize_axis(c.attrs["axis"], x.rank)
     parts = _by_positions(b, _wrapped(b, c.value(1), x.axis(axis)), axis)
     joined = parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0)
     return b("_scatter_set_nd", x, updates, joined, shape=_shape(x))
@@ -136,7 +136,7 @@ def _scatter_nd(c: NodeCall) -> OnnxValue:
 
 
 def _whole_ranges(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> list[tuple[int, int]] | None:
-    """Return the ranges along the leading axes that constant positions name in full, None if they do not."""
+    """Return the ranges along the leading axes that constant positions cover completely; None if they do not."""
     known = None if index.known is None else b.constant_value(index)
     if known is None or known.shape[-1] != known.dim() - 1:
         return None
@@ -161,7 +161,7 @@ def _assigned(b: GraphBuilder, x: OnnxValue, updates: OnnxValue, ranges: list[tu
 
 def _top_k(c: NodeCall) -> list[OnnxValue]:
     b, x = c.b, c.x
-    axis = normal(c.attrs["axis"], x.rank)
+    axis = normalize_axis(c.attrs["axis"], x.rank)
     k = c.attrs["k"] if "k" in c.attrs else b.integers(c.value(1), "k")[0][0]
     if "k" not in c.attrs and len(set(b.integers(c.value(1), "k"))) > 1:
         if tuple(n[0] for n in b.integers(c.value(1), "k")) != x.axis(axis):
@@ -175,7 +175,7 @@ def _top_k(c: NodeCall) -> list[OnnxValue]:
 
 
 def selected(b: GraphBuilder, x: OnnxValue, keep: OnnxValue) -> OnnxValue:
-    """Return the rows of an array that a mask names; how many there are depends on the data."""
+    """Return the rows of an array that a mask selects; their number depends on the data."""
     number = len([d for d in b.root.size_sources if d[0] in {c[0] for c in _COUNTS}])
     counts = _COUNTS[number % len(_COUNTS)]
     shapes = tuple((n, *s[1:]) for n, s in zip(counts, x.shapes))
@@ -186,9 +186,9 @@ def _compress(c: NodeCall) -> OnnxValue:
     b, x, keep = c.b, c.x, c.value(1)
     if "axis" not in c.attrs:
         x = reshape(x, tuple((math.prod(s),) for s in x.shapes))
-    axis = normal(c.attrs.get("axis", 0), x.rank)
+    axis = normalize_axis(c.attrs.get("axis", 0), x.rank)
     if axis:
-        raise Refused("it selects along another axis than the first")
+        raise Refused("it selects along an axis other than the first")
     known = b.constant_value(keep)
     if known is not None:
         places = torch.nonzero(known).reshape(-1)

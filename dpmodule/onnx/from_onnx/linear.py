@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Translators of matrix products, and of the domain ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .value import Dims, OnnxValue, same_type
 
 
 def product(x: OnnxValue, y: OnnxValue) -> OnnxValue:
-    """Multiply matrices, or stacks of them that broadcast."""
+    """Multiply matrices, or stacks of matrices that broadcast."""
     x, y = same_type(x, y)
     if x.rank == 0 or y.rank == 0:
-        raise Refused("a product with an array without axes")
+        raise Refused("a product with a scalar")
     if x.rank == 1 or y.rank == 1:
         left = unsqueeze(x, [0]) if x.rank == 1 else x
         right = unsqueeze(y, [1]) if y.rank == 1 else y
@@ -92,7 +92,7 @@ def _einsum(c: NodeCall) -> OnnxValue:
         raise Refused(f"equation {text!r} for {len(values)} inputs")
     terms, result = _spelled(terms, values, result)
     if any(len(set(t)) != len(t) or len(t) != v.rank for t, v in zip(terms, values)):
-        raise Refused(f"equation {text!r}, with a letter twice in one term or another number of axes")
+        raise Refused(f"equation {text!r}, with a repeated letter in one term, or a wrong number of axes")
     value, letters = values[0], terms[0]
     for i in range(1, len(values)):
         later = set("".join(terms[i + 1 :])) | set(result)
@@ -105,7 +105,7 @@ def _einsum(c: NodeCall) -> OnnxValue:
 
 
 def _spelled(terms: list[str], values: Sequence[OnnxValue], result: str) -> tuple[list[str], str]:
-    """Put letters in place of ellipses."""
+    """Replace ellipses by letters."""
     widest = max((v.rank - len(t.replace("...", "")) for t, v in zip(terms, values) if "..." in t), default=0)
     signs = "".join(chr(0x3B1 + i) for i in range(widest))
     found = []
@@ -118,7 +118,7 @@ def _spelled(terms: list[str], values: Sequence[OnnxValue], result: str) -> tupl
 def _joined(
     b: GraphBuilder, x: OnnxValue, first: str, y: OnnxValue, second: str, later: set[str]
 ) -> tuple[OnnxValue, str]:
-    """Multiply two terms, and add up along the letters that nothing reads later."""
+    """Multiply two terms, and sum over the letters that are not used later."""
     both = [n for n in first if n in second]
     batch, inner = [n for n in both if n in later], [n for n in both if n not in later]
     rows, columns = [n for n in first if n not in second], [n for n in second if n not in first]
@@ -139,7 +139,7 @@ def _joined(
 TABLE: dict[str, Translator] = {"Einsum": _einsum, "Gemm": _gemm, "MatMul": _matmul}
 
 
-# the domain ai.onnx.ml: what skl2onnx writes for linear models, perceptrons and scaling
+# the domain ai.onnx.ml: operators that skl2onnx writes for linear models, perceptrons and scaling
 
 
 def _rows(c: NodeCall) -> OnnxValue:
@@ -164,7 +164,7 @@ def _scaler(c: NodeCall) -> OnnxValue:
 
 
 def _scores(c: NodeCall, rows: int) -> OnnxValue:
-    """Return what a linear model makes of the data, before anything is done to it."""
+    """Return the raw scores of a linear model."""
     b, x = c.b, _rows(c)
     weights = torch.tensor(c.attrs["coefficients"], dtype=torch.float32)
     if not rows or weights.numel() % rows or x.size(1) != weights.numel() // rows:
@@ -211,7 +211,7 @@ def _classifier(c: NodeCall) -> list[OnnxValue]:
 
 
 def _named(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
-    """Return the number of a class in place of its position."""
+    """Replace positions of classes by class numbers."""
     if names == list(range(len(names))):
         return index
     return b("take", b.constant(torch.tensor(names, dtype=torch.int64)), index)
@@ -221,7 +221,7 @@ def _extractor(c: NodeCall) -> OnnxValue:
     b, x, index = c.b, c.x, c.value(1)
     flat = reshape(index, tuple((math.prod(s),) for s in index.shapes))
     found: OnnxValue = b("take", x, flat, axis=x.rank - 1, mode="wrap")
-    # a single row of data comes back as one row of a matrix
+    # a single row of data is returned as a matrix of one row
     return reshape(found, tuple((1, *s) for s in found.shapes)) if x.rank == 1 else found
 
 
@@ -259,7 +259,7 @@ def _encoder(c: NodeCall) -> OnnxValue:
     keys = c.attrs.get("keys_int64s") or c.attrs.get("keys_floats")
     values = c.attrs.get("values_int64s") or c.attrs.get("values_floats")
     if not keys or not values or len(keys) != len(values) or len(keys) > 1024:
-        raise Refused("keys or values that are texts")
+        raise Refused("text keys or values are not supported")
     x = c.x
     dtype = "int64" if c.attrs.get("values_int64s") else "float32"
     default = c.attrs.get("default_int64" if dtype == "int64" else "default_float", -1)

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, logic and functions of one array."""
+"""Translators of arithmetic, comparison, logic, reductions, softmax and random numbers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .check import Refused
 from .read import DTYPES, RANGES
 from .shape_helpers import (
     broadcast_dims,
-    even,
     expand,
     filled,
-    normal,
-    paired,
+    fold,
+    normalize_axis,
     positions,
     reshape,
+    round_half_even,
     transpose,
     unsqueeze,
 )
@@ -32,7 +32,7 @@ _UNARY = {
     **{f"A{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
     "Neg": "negative",
 }
-"""Operators that have one here: ONNX's name and ours."""
+"""Operators with a single counterpart: ONNX's name and MXNet's."""
 
 _BINARY = {"Add": "plus", "Sub": "minus", "Mul": "mul", "Div": "div"}
 _COMPARE = {
@@ -102,7 +102,7 @@ def _bit_shift(c: NodeCall) -> OnnxValue:
     found = _bits(c, word, x, y)
     if x.type != 13 or word == "left_shift":
         return found
-    # the sign comes in from the left: these bits, and the ones that it fills in
+    # the sign is shifted in from the left: mask these bits
     signs = _bits(c, "right_shift", b.constant(torch.tensor([-(2**63)])), y)
     signs = _bits(c, "left_shift", signs, b.constant(torch.tensor([1])))
     return _bits(c, "and", found, _turned(c, signs, -1))
@@ -110,7 +110,7 @@ def _bit_shift(c: NodeCall) -> OnnxValue:
 
 def _many(c: NodeCall) -> OnnxValue:
     word = {"Max": "maximum", "Min": "minimum"}.get(c.kind, "plus")
-    found = paired(word, [c.value(i) for i in range(len(c.inputs))])
+    found = fold(word, [c.value(i) for i in range(len(c.inputs))])
     return found / float(len(c.inputs)) if c.kind == "Mean" else found
 
 
@@ -177,7 +177,7 @@ def _is_inf(c: NodeCall) -> OnnxValue:
         found.append(c.x.arith("equal", math.inf))
     if c.attrs["detect_negative"]:
         found.append(c.x.arith("equal", -math.inf))
-    return (paired("plus", found) if found else c.x * 0.0).cast("bool")
+    return (fold("plus", found) if found else c.x * 0.0).cast("bool")
 
 
 def _cast(c: NodeCall) -> OnnxValue:
@@ -187,7 +187,7 @@ def _cast(c: NodeCall) -> OnnxValue:
 
 def _dropout(c: NodeCall) -> list[Any]:
     if len(c.used) > 1 and c.used[1]:
-        raise Refused("its mask is read")
+        raise Refused("its output of the mask is read")
     rate = c.attrs.get("ratio", 0.5)
     if c.has(1):
         rate = float(c.b.required_constant(c.value(1), "ratio"))
@@ -220,7 +220,7 @@ def _stretched(b: Any, x: OnnxValue, shape: tuple[tuple[int, ...], ...]) -> Onnx
 
 
 def _cumsum(c: NodeCall) -> OnnxValue:
-    axis = normal(int(c.b.required_constant(c.value(1), "axis")), c.x.rank)
+    axis = normalize_axis(int(c.b.required_constant(c.value(1), "axis")), c.x.rank)
     found = c.b("reverse", c.x, axis=axis) if c.attrs["reverse"] else c.x
     total: OnnxValue = c.b("_np_cumsum", found, axis=axis)
     if c.attrs["exclusive"]:
@@ -244,10 +244,10 @@ def _trilu(c: NodeCall) -> OnnxValue:
 
 def _transpose(c: NodeCall) -> OnnxValue:
     order = c.attrs.get("perm") or list(reversed(range(c.x.rank)))
-    return transpose(c.x, [normal(a, c.x.rank) for a in order])
+    return transpose(c.x, [normalize_axis(a, c.x.rank) for a in order])
 
 
-# sums, means and positions along axes; softmax
+# reductions and softmax
 
 _PLAIN = {
     "ReduceSum": "sum",
@@ -259,11 +259,11 @@ _PLAIN = {
 
 
 def _axes(c: NodeCall) -> list[int] | None:
-    """Return the axes to reduce, None if nothing is to be reduced."""
+    """Return the axes to reduce; None if there is nothing to reduce."""
     given = c.fixed_ints("axes", 1)
     if not given:
         return None if c.attrs.get("noop_with_empty_axes") else list(range(c.x.rank))
-    return sorted({normal(a, c.x.rank) for a in given})
+    return sorted({normalize_axis(a, c.x.rank) for a in given})
 
 
 def _reduce(c: NodeCall) -> OnnxValue:
@@ -294,16 +294,16 @@ def _log_sum_exp(b: GraphBuilder, x: OnnxValue, axes: list[int], keep: bool) -> 
 
 def _arg(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    axis, keep = normal(c.attrs["axis"], x.rank), bool(c.attrs["keepdims"])
+    axis, keep = normalize_axis(c.attrs["axis"], x.rank), bool(c.attrs["keepdims"])
     name = "argmax" if c.kind == "ArgMax" else "argmin"
     source = b("reverse", x, axis=axis) if c.attrs.get("select_last_index") else x
     if x.dtype in ("float16", "bfloat16", "int8", "uint8", "bool"):
-        source = source.cast("float32")  # positions come in the data's type, which may be too small for them
+        source = source.cast("float32")  # positions have the data's type, which may be too small
     found = b(name, source, axis=axis, keepdims=keep).cast("int64").as_scalar(x.rank == 1 and not keep)
     if c.attrs.get("select_last_index"):
         size = x.size(axis)
         if size is None:
-            raise Refused("select_last_index along an axis whose length is open")
+            raise Refused("select_last_index along an axis of open length")
         found = float(size - 1) - found
     return found
 
@@ -311,7 +311,7 @@ def _arg(c: NodeCall) -> OnnxValue:
 def _softmax(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     name = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": ""}[c.kind]
-    axis = normal(c.attrs["axis"], x.rank)
+    axis = normalize_axis(c.attrs["axis"], x.rank)
     if c.since >= 13 or axis == x.rank - 1:
         return _soft(b, name, x, axis)
     flat = reshape(x, tuple((*s[:axis], math.prod(s[axis:])) for s in x.shapes))
@@ -324,7 +324,7 @@ def _soft(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
         return x.apply(name, axis=axis)
     size = x.size(axis)
     if size is None:
-        raise Refused("Hardmax along an axis whose length is open")
+        raise Refused("Hardmax along an axis of open length")
     hot: OnnxValue = b("one_hot", b("argmax", x, axis=axis), depth=size, dtype=x.dtype)
     order = [*range(axis), x.rank - 1, *range(axis, x.rank - 1)]
     return b("transpose", hot, axes=tuple(order)) if x.rank > 1 else hot
@@ -386,7 +386,7 @@ TABLE: dict[str, Translator] = {
     "Not": lambda c: c.x.cast("float32").apply("logical_not").cast("bool"),
     "PRelu": _prelu,
     "Pow": _power,
-    "Round": lambda c: even(c.x),
+    "Round": lambda c: round_half_even(c.x),
     "Selu": _selu,
     "Shrink": _shrink,
     "Softplus": lambda c: c.x.apply("Activation", act_type="softrelu"),

@@ -197,6 +197,7 @@ def same_type(*values: OnnxValue) -> list[OnnxValue]:
 
 
 # Trial sizes for graphs with open dimensions.
+#
 # A graph with open dimensions is evaluated for a few sets of sizes together, called trials. A size that is equal in all
 # trials is constant; a size that equals an input's dimension in all trials is that dimension. In this way, operators
 # that compute a shape are simply evaluated, and their meaning follows from the results.

@@ -1,4 +1,4 @@
-"""Operators of the contrib namespace that belong to no other subject."""
+"""Builders of other operators of the contrib namespace."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ F4 = "float32"
 
 
 def _all(c: OperatorCall, truth: Value) -> Value:
-    """Say whether everything is true: 1 or 0 in float32, (1,)."""
+    """Return 1 if all elements are true, else 0, as float32 of shape (1,)."""
     flat = truth.cast(F4).reshape(-1)
     return flat.reduce("ReduceMin", 0, keepdims=True)
 
 
 def all_finite(c: OperatorCall) -> Value:
-    """Least of what says that elements are finite."""
+    """Minimum of elementwise finiteness."""
     least = [
         _all(c, abs(x.cast(_wide(dtype))) < c.const(np.inf, _wide(dtype)))
         for x, dtype in zip(c.inputs, c.dtypes)
@@ -29,12 +29,12 @@ def all_finite(c: OperatorCall) -> Value:
 
 
 def _wide(dtype: str) -> str:
-    """Return the type in which elements are compared."""
+    """Return the type in which to compare elements."""
     return "float64" if dtype in ("float64", "int64", "uint64", "int32", "uint32") else F4
 
 
 def allclose(c: OperatorCall) -> Value:
-    """Least of what says that elements are close."""
+    """Minimum of elementwise closeness."""
     a, wide = c.a, _wide(c.dtypes[0])
     one, other = (x.cast(wide) for x, dtype in zip(c.inputs, c.dtypes))
     apart = abs(one - other)
@@ -48,7 +48,7 @@ def allclose(c: OperatorCall) -> Value:
 
 
 def index_array(c: OperatorCall) -> Value:
-    """The positions along each axis, side by side."""
+    """Concatenate the positions along each axis."""
     x, shape = c.inputs[0], c.shapes[0]
     axes = range(len(shape)) if c.a.axes is None else c.a.axes
     size = c.emit("Shape", x)
@@ -57,7 +57,7 @@ def index_array(c: OperatorCall) -> Value:
 
 
 def arange_like(c: OperatorCall) -> Value:
-    """Range, in double precision as ours is computed."""
+    """Range in double precision, like the operator."""
     a, x, shape = c.a, c.inputs[0], c.shapes[0]
     count = c.emit("Size", x) if a.axis is None else length_of(c, x, shape, a.axis % len(shape))
     order = c.emit("Range", c.const(0, "int64"), count, c.const(1, "int64"))
@@ -88,7 +88,7 @@ def boolean_mask(c: OperatorCall) -> Value:
 
 
 def getnnz(c: OperatorCall) -> Value:
-    """Sum of what is not 0."""
+    """Sum of elements that are not 0."""
     x = c.inputs[0].cast("bool").cast("int64")
     if c.a.axis is None:
         return x.reshape(-1).reduce("ReduceSum", 0, keepdims=True)
@@ -96,7 +96,7 @@ def getnnz(c: OperatorCall) -> Value:
 
 
 def edge_id(c: OperatorCall) -> Value:
-    """GatherND, -1 where nothing is stored."""
+    """GatherND; -1 for missing edges."""
     data, *ends = c.inputs
     pairs = [x.cast("int64").unsqueeze(1) for x, dtype in zip(ends, c.dtypes[1:])]
     found = c.emit("GatherND", data, c.emit("Concat", *pairs, axis=1))
@@ -105,7 +105,7 @@ def edge_id(c: OperatorCall) -> Value:
 
 
 def count_sketch(c: OperatorCall) -> Value:
-    """Product with the matrix that says where each column goes, and with which sign."""
+    """Product with the matrix of column targets and signs."""
     data, hashes, signs = (x.cast(F4) for x, dtype in zip(c.inputs, c.dtypes))
     places = hashes.cast("int64").reshape(-1)
     chosen = c.emit("OneHot", places, c.const(c.a.out_dim, "int64"), c.const([0.0, 1.0], F4))
@@ -114,7 +114,7 @@ def count_sketch(c: OperatorCall) -> Value:
 
 
 def fft(c: OperatorCall) -> Value:
-    """DFT; before version 17, which has it, the product with a matrix."""
+    """DFT; before opset 17 a product with a matrix."""
     x, size = c.inputs[0].cast(F4), c.length(-1)
     if c.opset >= 17:
         found = _dft(c, x.reshape(-1, size, 1), inverse=0)
@@ -124,7 +124,7 @@ def fft(c: OperatorCall) -> Value:
 
 
 def ifft(c: OperatorCall) -> Value:
-    """DFT, times the length, by which its inverse is divided."""
+    """Inverse DFT without its division by the length."""
     x, size = c.inputs[0].cast(F4), c.length(-1) // 2
     if c.opset >= 17:
         found = _dft(c, x.reshape(-1, size, 2), inverse=1)
@@ -145,14 +145,14 @@ def _dft(c: OperatorCall, signal: Value, inverse: int) -> Value:
 
 
 def _waves(size: int) -> np.ndarray:
-    """Return the matrix (size, 2 * size) by which a row becomes its transform, real and imaginary parts in turn."""
+    """Return the matrix (size, 2 * size) of the transform, with alternating real and imaginary parts."""
     turns = np.outer(np.arange(size), np.arange(size)) % size * (2 * np.pi / size)
     return np.stack([np.cos(turns), -np.sin(turns)], -1).reshape(size, 2 * size)
 
 
 @in_floats(half=False)
 def deformable_convolution(c: OperatorCall) -> Value:
-    """DeformConv where zeros surround the image, as it wants; otherwise, and before version 19, by gathering pixels."""
+    """DeformConv for zero padding; otherwise, and before opset 19, gather pixels."""
     masked = c.node.op is not None and "Modulated" in c.node.op.name
     if masked and c.opset >= 19:
         return _deform_conv(c)
@@ -187,7 +187,7 @@ def _deform_conv(c: OperatorCall) -> Value:
 
 
 def _grid(c: OperatorCall, places: Sequence[int], axis: int) -> np.ndarray:
-    """Return where points lie along an axis before they are moved, (taps, positions)."""
+    """Return the positions of points along an axis before their offsets, (taps, positions)."""
     kernel, stride, dilate, pad = (each[axis] for each in windows(c).values())
     along = np.add.outer(
         np.arange(kernel) * dilate, np.arange(places[axis]) * stride - pad
@@ -200,7 +200,7 @@ Corners = list[tuple[Value, Value]]
 
 
 def _inner(c: OperatorCall, at: Value, size: int) -> Corners:
-    """Return both pixels around points, and their weights; from the last pixel to the border it is taken whole."""
+    """Return both pixels around points, and their weights; the last pixel extends to the border."""
     zero, last = c.const(0.0), c.const(size - 1.0)
     inside = (at >= zero) & (at < c.const(float(size)))
     low = c.emit("Clip", c.emit("Floor", at), zero, last)
@@ -210,7 +210,7 @@ def _inner(c: OperatorCall, at: Value, size: int) -> Corners:
 
 
 def _outer(c: OperatorCall, at: Value, size: int) -> Corners:
-    """Return both pixels around points, and their weights; zeros surround the image."""
+    """Return both pixels around points, and their weights, with zeros around the image."""
     zero, last = c.const(0.0), c.const(size - 1.0)
     low = c.emit("Floor", at)
     part = at - low

@@ -1,4 +1,4 @@
-"""Layers, normalisation, softmax and what losses compute in prediction."""
+"""Builders of layers, normalisation, softmax and the predictions of losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .common import in_floats, move_axis, positions, reshape, windows
 
 @in_floats(double=True)
 def fully_connected(c: OperatorCall) -> Value:
-    """Gemm for matrices, MatMul for the last axis of more."""
+    """Gemm for matrices, MatMul on the last axis of larger ranks."""
     x, weight, *bias = c.inputs
     if bias and len(c.shapes[2]) > 1:
         bias = [bias[0].reshape(-1)]
@@ -28,18 +28,18 @@ def fully_connected(c: OperatorCall) -> Value:
 
 
 def _spatial(c: OperatorCall) -> tuple[int, ...]:
-    """Return the lengths of the data's spatial axes, which have to be known."""
+    """Return the lengths of the data's spatial axes, which must be known."""
     return c.numbers(_first(c)[2:])
 
 
 def _first(c: OperatorCall) -> Dims:
-    """Return the data's shape with the channels second."""
+    """Return the data's shape with channels second."""
     shape = c.shapes[0]
     return (shape[0], shape[-1], *shape[1:-1]) if channels_last(c.a.layout) else shape
 
 
 def _through_first(c: OperatorCall, operator: str, **attributes: Any) -> Value:
-    """Write a layer that has its channels second in data and weight."""
+    """Write a layer with channels second in data and weight."""
     x, weight, *bias = c.inputs
     rank = len(c.shapes[0])
     last = channels_last(c.a.layout)
@@ -57,22 +57,22 @@ def convolution(c: OperatorCall) -> Value:
 
 @in_floats()
 def deconvolution(c: OperatorCall) -> Value:
-    """ConvTranspose; a target shape is reached by what is cut off and added."""
-    # sizes matter to a target shape only
+    """ConvTranspose; a target shape is reached by cropping and padding."""
+    # sizes matter only for a target shape
     pads, adds = pads_and_adds(c.a, _spatial(c) if any(c.a.target_shape) else (0,) * len(c.a.kernel))
     options = {**windows(c), "pads": pads * 2, "output_padding": adds}
     return _through_first(c, "ConvTranspose", **options, group=c.a.num_group)
 
 
 def _window_filters(c: OperatorCall, channels: int) -> Value:
-    """Return the filters of which each takes one element of the window: (channels * elements, 1, *kernel)."""
+    """Return filters that each select one element of the window: (channels * elements, 1, *kernel)."""
     area = prod(c.a.kernel)
     return c.const(np.tile(np.eye(area), (channels, 1)).reshape(-1, 1, *c.a.kernel))
 
 
 @in_floats()
 def im2col(c: OperatorCall) -> Value:
-    """Conv of each channel with filters that take one element of the window each."""
+    """Conv of each channel with filters that each select one element of the window."""
     channels = c.length(1)
     found: Value = c.emit("Conv", c.inputs[0], _window_filters(c, channels), **windows(c), group=channels)
     return found.reshape(0, channels * prod(c.a.kernel), -1)
@@ -80,7 +80,7 @@ def im2col(c: OperatorCall) -> Value:
 
 @in_floats()
 def col2im(c: OperatorCall) -> Value:
-    """ConvTranspose of each channel with filters that fill one element of the window each."""
+    """ConvTranspose of each channel with filters that each write one element of the window."""
     columns, options = c.length(1), windows(c)
     sides = zip(c.a.output_size, options["pads"], options["dilations"], c.a.kernel)
     room = [x + 2 * p - d * (k - 1) - 1 for x, p, d, k in sides]
@@ -101,7 +101,7 @@ def activation(c: OperatorCall) -> Value:
 
 @in_floats()
 def leaky_relu(c: OperatorCall) -> Value | list[Value]:
-    """The function that `act_type` names; rrelu has the middle slope."""
+    """The function named by `act_type`; rrelu has the mean slope."""
     x, kind = c.inputs[0], c.a.act_type
     if kind == "leaky":
         return c.emit("LeakyRelu", x, alpha=c.a.slope)
@@ -127,7 +127,7 @@ def _gelu(c: OperatorCall) -> Value:
 
 
 def _slopes(c: OperatorCall) -> Value:
-    """Return prelu's slopes, whose axes are those of the data from the first or, if it is one, the second on."""
+    """Return prelu's slopes, shaped to broadcast with the data."""
     gamma, shape, rank = c.inputs[1], c.shapes[1], len(c.shapes[0])
     after = rank - len(shape) if len(shape) > 1 else rank - 2
     if after < 1 or shape == (1,):
@@ -136,14 +136,14 @@ def _slopes(c: OperatorCall) -> Value:
 
 
 def dropout(c: OperatorCall) -> Value:
-    """Nothing is dropped in prediction."""
+    """Return the data, since prediction drops nothing."""
     if c.a.mode == "always":
-        c.refuse("mode 'always' drops in prediction, too; ONNX's Dropout does so in training only")
+        c.refuse("mode 'always' also drops in prediction, while ONNX's Dropout drops only in training")
     return c.inputs[0]
 
 
 def embedding(c: OperatorCall) -> Value:
-    """Gather of whole numbers within the table."""
+    """Gather with integer indices, limited to the table."""
     indices, weight = c.inputs
     if c.dtypes[0] != "int64":
         indices = indices.cast("int64")
@@ -156,7 +156,7 @@ def embedding(c: OperatorCall) -> Value:
 
 @in_floats(double=True)
 def batch_norm(c: OperatorCall) -> Value | list[Value]:
-    """BatchNormalization by the moving statistics."""
+    """BatchNormalization with the moving statistics."""
     x, gamma, beta, mean, var = c.inputs
     rank, axis = len(c.shapes[0]), getattr(c.a, "axis", 1)
     known = c.value(1)
@@ -169,7 +169,7 @@ def batch_norm(c: OperatorCall) -> Value | list[Value]:
 
 
 def _second_statistic(c: OperatorCall, var: Value) -> Value:
-    """Return what the third output is: the variance, or one over the deviation."""
+    """Return the third output: the variance, or the reciprocal of the deviation."""
     if c.node.op is not None and c.node.op.name in ("BatchNorm_v1", "_contrib_SyncBatchNorm"):
         return var
     return c.emit("Reciprocal", c.emit("Sqrt", var + c.a.eps))
@@ -184,7 +184,7 @@ def batch_norm_with_relu(c: OperatorCall) -> Value | list[Value]:
 
 @in_floats(half=False, double=True)
 def layer_norm(c: OperatorCall) -> Value | list[Value]:
-    """LayerNormalization from opset 17 on, plain arithmetic where there is none or its statistics are wanted."""
+    """LayerNormalization from opset 17 on; plain arithmetic before, or if its statistics are read."""
     x, gamma, beta = c.inputs
     rank = len(c.shapes[0])
     axis = c.a.axis % rank
@@ -203,7 +203,7 @@ def layer_norm(c: OperatorCall) -> Value | list[Value]:
 
 
 def _deviation(c: OperatorCall, rest: Value, axis: int) -> Value:
-    """Return the deviation of what is left without the mean, with `eps` in it."""
+    """Return the deviation of centred values, including `eps`."""
     variance = (rest * rest).reduce("ReduceMean", axis, keepdims=True)
     return c.emit("Sqrt", variance + c.a.eps)
 
@@ -216,7 +216,7 @@ def instance_norm(c: OperatorCall) -> Value:
 
 @in_floats(half=False)
 def group_norm(c: OperatorCall) -> Value | list[Value]:
-    """InstanceNormalization of groups as channels: gamma and beta have one value per group."""
+    """InstanceNormalization with groups as channels: gamma and beta have one value per group."""
     x, gamma, beta = c.inputs
     groups = x.reshape(0, c.a.num_groups, -1)
     found = c.emit("InstanceNormalization", groups, gamma, beta, epsilon=c.a.eps)
@@ -248,19 +248,19 @@ def lrn(c: OperatorCall) -> Value:
 
 @in_floats(half=False, double=True)
 def l2_normalization(c: OperatorCall) -> Value:
-    """The data over the root of the sum of their squares."""
+    """Data divided by the square root of the sum of squares."""
     x, rank = c.inputs[0], len(c.shapes[0])
     axes = {"channel": [1], "instance": range(1, rank), "spatial": range(2, rank)}[c.a.mode]
     total = (x * x).reduce("ReduceSum", *axes, keepdims=True)
     return x / c.emit("Sqrt", total + c.a.eps)
 
 
-# softmax, and what losses compute in prediction
+# softmax, and predictions of losses
 
 
 @in_floats(double=True)
 def softmax(c: OperatorCall) -> Value:
-    """Softmax or LogSoftmax, of what lies before the ends of sequences if there are any."""
+    """Softmax or LogSoftmax, masked by sequence lengths if there are any."""
     x = c.inputs[0]
     if c.a.temperature is not None:
         x = x / c.a.temperature
@@ -290,7 +290,7 @@ def softmax_activation(c: OperatorCall) -> Value:
 
 @in_floats(double=True)
 def softmax_output(c: OperatorCall) -> Value:
-    """The prediction of the loss: Softmax over the channels, the last axis, or all axes but the first."""
+    """Prediction of the loss: Softmax over the channels, the last axis, or all axes but the first."""
     x, shape = c.inputs[0], c.shapes[0]
     if c.a.multi_output or c.a.preserve_shape or len(shape) == 2:
         return c.emit("Softmax", x, axis=1 if c.a.multi_output else -1)
@@ -300,7 +300,7 @@ def softmax_output(c: OperatorCall) -> Value:
 
 @in_floats(double=True)
 def softmax_cross_entropy(c: OperatorCall) -> Value:
-    """The loss itself, of labels that are class numbers."""
+    """The loss for labels that are class numbers."""
     data, label = c.inputs
     classes = positions(c, data, c.shapes[0], 1)
     chosen = label.cast("int64").unsqueeze(1).equals(classes)

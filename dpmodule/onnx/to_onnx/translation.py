@@ -1,4 +1,4 @@
-"""The walk over a graph that writes it as an ONNX graph, and the shapes and parameters that it reads."""
+"""`Translation`: writes a graph as an ONNX graph; and the shapes and parameters that it reads."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ...ops.dtypes import name_of
 from ...ops.shapes import known
 from ...ops.spec import LABEL, Onnx
 from .call import Dim, Dims, OperatorCall, Untranslatable, Value
-from .common import Builder, allowed_types, computed_in, most_inputs
+from .common import Builder, allowed_types, computed_in, max_inputs
 from .writer import Writer, code_of, fill
 
 
 class Translation:
-    """One graph on its way to ONNX, or a subgraph of its.
+    """The translation of a graph or subgraph.
 
     Args:
         sizes: shapes of all its values.
         types: dtype names of its variables.
-        values: ONNX names of variables of a subgraph; those of a whole graph keep their own.
-        lengths: where dynamic lengths are found outside of a subgraph.
+        values: ONNX names of the variables of a subgraph; variables of a whole graph keep their names.
+        lengths: outer values and axes of dynamic lengths.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Translation:
             self._note_lengths(node, 0)
 
     def run(self) -> list[str]:
-        """Write all operators, and return the names of the graph's outputs, as `Symbol.list_outputs` has them."""
+        """Write all operators, and return the names of the graph's outputs as in `Symbol.list_outputs`."""
         self._write()
         return [self._head(node, i) for node, i in self._graph.heads]
 
@@ -83,7 +83,7 @@ class Translation:
             self._parameters.check(name, self.dims(node))
 
     def _translate(self, node: Node) -> None:
-        """Write one operator; what is wrong with it is kept until all have been tried."""
+        """Write one operator; its problems are collected until all were tried."""
         start = len(self._writer.nodes)
         try:
             found = self._written(node)
@@ -101,7 +101,7 @@ class Translation:
             self._note_lengths(node, i)
 
     def _note_lengths(self, node: Node, i: int) -> None:
-        """Remember where dynamic lengths can be read; an input of the graph counts only if it will be one."""
+        """Record a value of each dynamic length; an input of the graph counts only if it stays an input."""
         value = self._values[node, i]
         if value and (node.op is not None or node.name not in self._graph.labels):
             try:
@@ -141,7 +141,7 @@ class Translation:
     def _subgraph(
         self, writer: Writer, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
     ) -> list[tuple[str, str]]:
-        """Write the operators of a subgraph, and return its outputs, name and dtype name; see `OperatorCall.run`."""
+        """Write a subgraph, and return the names and dtype names of its outputs; see `OperatorCall.run`."""
         inner = Translation(
             graph,
             self._sizes.of_body(graph, dims),
@@ -155,7 +155,7 @@ class Translation:
         return [(inner._values[head], inner.dtype(*head)) for head in graph.heads]
 
     def _head(self, node: Node, i: int) -> str:
-        """Return the name of an output, which is that of `Symbol.list_outputs`."""
+        """Return the name of an output as in `Symbol.list_outputs`."""
         name, found = node.output_names[i], self._values[node, i]
         if found == name and node.op is not None:
             return name
@@ -168,9 +168,9 @@ class Translation:
 
 
 def translate_plainly(c: OperatorCall, record: Onnx) -> list[Value]:
-    """Write the operator that a record names, in a type that it takes."""
+    """Write the operator named by a record, in a type that it supports."""
     dtype = _computed_in(c, record.type)
-    inputs = [x.cast(dtype) for x in c.inputs[: most_inputs(record.type, c.opset)]]
+    inputs = [x.cast(dtype) for x in c.inputs[: max_inputs(record.type, c.opset)]]
     if record.scalar:
         number = c.const(c.a.scalar, dtype)
         inputs = [number, *inputs] if record.scalar == "first" else [*inputs, number]
@@ -182,11 +182,11 @@ def translate_plainly(c: OperatorCall, record: Onnx) -> list[Value]:
 
 
 _OWN_TYPE = frozenset({"Cast", "Shape", "Size"})
-"""ONNX operators whose result is not of their input's type."""
+"""ONNX operators whose result has another type than their input."""
 
 
 def _computed_in(c: OperatorCall, operator: str) -> str:
-    """Return the type in which an operator of ours is computed there."""
+    """Return the type in which ONNX computes an operator."""
     found = c.dtypes[0]
     wanted = c.out_dtypes[0] if operator not in _OWN_TYPE else found
     if wanted != found and wanted in allowed_types(operator, c.opset):
@@ -204,12 +204,12 @@ def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
 # builders, by name
 
 _FILES = "array contrib detection image linalg math nn pooling quantize random sequence"
-"""Files that hold builders: every public function that one defines, and those of its table `ROWS`."""
+"""Modules with builders: their public functions, and the entries of their tables `ROWS`."""
 
 
 @cache
 def builders() -> dict[str, Builder]:
-    """Return all builders by name; a last underscore keeps a name from that of a shared function."""
+    """Return all builders by name; a trailing underscore distinguishes a builder from a helper."""
     found: dict[str, Builder] = {}
     for file in _FILES.split():
         module = import_module(f"{__package__}.{file}")
@@ -220,19 +220,20 @@ def builders() -> dict[str, Builder]:
     return found
 
 
-# shapes in which some lengths are not numbers but names
+# shapes with named dynamic lengths
 
 Run = Mapping[str, Shape]
 
 _COUNTED_BY_VALUES = frozenset({"_contrib_boolean_mask"})
-"""Operators that return some of the rows of their first input: how many depends on values."""
+"""Operators that select rows of their first input, whose number depends on the values."""
 
 
 def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int]) -> ValueShapes:
-    """Infer all shapes of a graph from those of variables, in which names stand for lengths of any size.
+    """Infer all shapes of a graph from shapes of variables with named dynamic lengths.
 
-    The rules of shapes know numbers only. They are run once for a first set of sizes and once more for each name,
-    with another size for it: a length that changes then depends on that name.
+    Shape rules handle numbers only. They run for a first set of sizes and again for each name with another size: a
+        length
+    that changes depends on that name.
 
     Args:
         shapes: shapes of variables by name.
@@ -246,8 +247,8 @@ def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int
             found.append(infer_shapes(graph, run))
         except ShapeError as error:
             raise Untranslatable(
-                f"the length {name!r} cannot be dynamic: the graph takes one size of it only ({error}); a number "
-                "in an attribute fixes it, such as the shape of a Reshape (0 and -1 leave it open)"
+                f"the length {name!r} cannot be dynamic: the graph accepts only one size ({error}); a number in "
+                "an attribute fixes it, such as the shape of a Reshape (0 and -1 leave it open)"
             ) from error
     symbols = {
         tuple(base[name] * (3 if i == k + 1 else 1) for i in range(len(names) + 1)): name
@@ -257,7 +258,7 @@ def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int
 
 
 def concrete(shapes: Mapping[str, Dims], sizes: Mapping[str, int]) -> dict[str, Shape]:
-    """Return shapes with a size in place of each name."""
+    """Return shapes with a size for each name."""
     return {
         name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape)
         for name, shape in shapes.items()
@@ -268,8 +269,8 @@ class ValueShapes:
     """The shapes of all values of a graph.
 
     Args:
-        runs: what `infer_shapes` found for several sizes of what is dynamic.
-        symbols: name of the length that took these sizes.
+        runs: results of `infer_shapes` for several sizes of the dynamic lengths.
+        symbols: names of lengths by their sizes in all runs.
     """
 
     def __init__(
@@ -301,7 +302,7 @@ class ValueShapes:
         """Return the shapes inside a subgraph.
 
         Args:
-            inputs: shapes of its variables, in the order of ``graph.inputs``, with lengths that this object has named.
+            inputs: shapes of its variables, in the order of ``graph.inputs``, with names of lengths from this object.
         """
         sizes = {name: vector for vector, name in self._symbols.items()}
         runs = []
@@ -318,7 +319,7 @@ class ValueShapes:
 
 
 class KnownVariables:
-    """Variables whose values are known, by name."""
+    """Variables with known values, by name."""
 
     def __init__(self, arrays: Mapping[str, NDArray]) -> None:
         self._tensors = {name: array.raw.detach().cpu().contiguous() for name, array in arrays.items()}
@@ -327,13 +328,13 @@ class KnownVariables:
         return name in self._tensors
 
     def check(self, name: str, dims: Dims) -> None:
-        """Refuse a parameter whose shape is not that of the graph."""
-        found = tuple(self._tensors[name].shape)
-        if found != dims:
-            raise ArgumentError(f"params has {name!r} of shape {found}, the symbol wants {dims}")
+        """Reject a parameter whose shape differs from the graph's."""
+        shape = tuple(self._tensors[name].shape)
+        if shape != dims:
+            raise ArgumentError(f"params has {name!r} of shape {shape}, but the symbol expects {dims}")
 
     def elements(self, name: str) -> np.ndarray[Any, Any] | None:
-        """Return the elements of a parameter; None for what is none. Those of bfloat16 come as float32."""
+        """Return the elements of a parameter; None for other values. Those of bfloat16 are converted to float32."""
         found = self._tensors.get(name)
         if found is None:
             return None

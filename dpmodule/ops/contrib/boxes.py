@@ -9,7 +9,7 @@ import torch
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..registry import pure
 from ..shapes import from_data, output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
@@ -33,7 +33,7 @@ def overlap_area(one: torch.Tensor, other: torch.Tensor, extra: float = 0.0) -> 
 
     Args:
         one: (F, G, r), whose first four rows are left, top, right, bottom.
-        other: (F, G, c), likewise.
+        other: (F, G, c), in the same format.
         extra: added to each side: 1 if right and bottom are pixels inside the box.
     """
     first, second = one[:4, :, :, None].unbind(0), other[:4, :, None].unbind(0)
@@ -166,7 +166,7 @@ def _infer_nms(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 class _MovedRows(torch.autograd.Function):
-    """Permutation of rows; the gradient is permuted back, whatever was done to their numbers."""
+    """Permutation of rows; the gradient is permuted back, regardless of changes to their numbers."""
 
     @staticmethod
     def forward(ctx: Any, data: torch.Tensor, out: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -207,7 +207,7 @@ def _kept_rows(a: Any, data: torch.Tensor) -> torch.Tensor:
     """
     images, count, _ = data.shape
     scores = data[:, :, a.score_index]
-    valid = scores > single(a.valid_thresh)
+    valid = scores > as_float32(a.valid_thresh)
     if a.id_index >= 0:
         valid &= data[:, :, a.id_index] != a.background_id
     order = torch.sort(scores.masked_fill(~valid, -torch.inf), dim=1, descending=True, stable=True)[1]
@@ -229,7 +229,7 @@ def _kept_rows(a: Any, data: torch.Tensor) -> torch.Tensor:
     group, rank, lengths = group_by_key(keys)
     padded = items.new_zeros((lengths.numel(), int(lengths.max()), items.shape[1]))
     padded[group, rank] = items
-    threshold = single(a.overlap_thresh)
+    threshold = as_float32(a.overlap_thresh)
     kept = keep_greedily(padded, lengths, lambda one, other: _iou(one, other) > threshold)
     chosen = torch.zeros((images, most), dtype=torch.bool, device=data.device)
     chosen[image, position] = kept[group, rank]
@@ -372,7 +372,7 @@ def bipartite_matching(a: Any, data: torch.Tensor) -> tuple[torch.Tensor, torch.
 
     Source: MXNet 1.9.1 `_contrib_bipartite_matching`, which with `topk` returns one more pair than documented.
     """
-    threshold = single(a.threshold)
+    threshold = as_float32(a.threshold)
     scores = data.detach().reshape(-1, *data.shape[-2:])
     good = scores < threshold if a.is_ascend else scores > threshold
     scores = torch.where(good, -scores if a.is_ascend else scores, -torch.inf)

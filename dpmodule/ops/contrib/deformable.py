@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, real, shape
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..math.pointwise import round_half_away
 from ..nn.layer_shapes import per_axis, unify_input, window_size
 from ..nn.roi import image_indices, region_shape_rule
@@ -291,7 +291,7 @@ def _moves(a: Any, trans: torch.Tensor | None) -> tuple[torch.Tensor | None, tor
         return None, None
     at = _part_of(a.pooled_size, a.part_size or a.pooled_size, trans)
     pairs = trans.reshape(trans.shape[0], trans.shape[1] // 2, 2, *trans.shape[2:])
-    across, down = (pairs[..., at[:, None], at] * single(a.trans_std)).unbind(2)
+    across, down = (pairs[..., at[:, None], at] * as_float32(a.trans_std)).unbind(2)
     return across, down
 
 
@@ -374,7 +374,7 @@ def deformable_psroi_pooling(
     Source: Dai et al., "Deformable convolutional networks", 2017; MXNet 1.9.1 `_contrib_DeformablePSROIPooling`.
     """
     parts, group, samples = a.pooled_size, a.group_size, a.sample_per_part
-    scale = single(a.spatial_scale)
+    scale = as_float32(a.spatial_scale)
     rois = rois.detach()
     regions, (count, _, height, width) = rois.shape[0], data.shape
     image = image_indices("_contrib_DeformablePSROIPooling", rois, count)

@@ -10,7 +10,7 @@ import torch
 from ..._devices.device_transfer import on_device, tensor_like
 from ...base import OpError, Shape, ShapeError
 from ..attrs import AttrType, boolean, integer, real, reals
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..registry import op, pure
 from ..shapes import from_data, output_shape
 from ..spec import NEVER, ROWS, SHARE, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
@@ -139,8 +139,8 @@ def _overlaps(anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
 
 def _negatives(a: Any, scores: torch.Tensor, overlap: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:
     """Return a mask of the hardest negatives: the anchors with the lowest background probability."""
-    wanted = (positive.sum(1).to(torch.float32) * single(a.negative_mining_ratio)).long()
-    free = ~positive & (overlap < single(a.negative_mining_thresh))
+    wanted = (positive.sum(1).to(torch.float32) * as_float32(a.negative_mining_ratio)).long()
+    free = ~positive & (overlap < as_float32(a.negative_mining_thresh))
     background = torch.softmax(scores, 1)[:, 0]
     order = torch.sort(background.masked_fill(~free, torch.inf), dim=1, stable=True)[1]
     rank = torch.empty_like(order).scatter_(
@@ -160,13 +160,13 @@ def _matches(a: Any, overlaps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
         returns: (N, anchors) each.
     """
     best, box = overlaps.max(1)
-    scores = overlaps.masked_fill(overlaps <= single(1e-6), -torch.inf).transpose(1, 2)
+    scores = overlaps.masked_fill(overlaps <= as_float32(1e-6), -torch.inf).transpose(1, 2)
     first = match_greedily(scores)
     positive = first >= 0
     box = torch.where(positive, first, box)
     overlap = torch.where(positive, overlaps.gather(1, box[:, None])[:, 0], best)
     if a.overlap_threshold > 0:
-        positive = positive | (overlap > single(a.overlap_threshold))
+        positive = positive | (overlap > as_float32(a.overlap_threshold))
     return box, overlap, positive
 
 
@@ -226,7 +226,7 @@ def multibox_target(
         _encoded(a, anchors, chosen[:, :, 1:]),
         torch.zeros((), dtype=dtype, device=box.device),
     )
-    ignored = torch.full_like(box, single(a.ignore_label), dtype=dtype)
+    ignored = torch.full_like(box, as_float32(a.ignore_label), dtype=dtype)
     zero = torch.zeros((), dtype=dtype, device=box.device)
     classes = torch.where(positive, chosen[:, :, 0] + 1, torch.where(negative & has_boxes, zero, ignored))
     mask = positive[:, :, None].expand(-1, -1, 4).to(dtype)
@@ -296,7 +296,7 @@ def _suppressed(a: Any, rows: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor
     group, rank, lengths = group_by_key(keys)
     padded = flat.new_zeros((lengths.numel(), int(lengths.max()), 4))
     padded[group, rank] = flat[:, 2:]
-    threshold = single(a.nms_threshold)
+    threshold = as_float32(a.nms_threshold)
     kept = keep_greedily(padded, lengths, lambda one, other: _overlaps_enough(one, other, threshold))
     out = torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device)
     out[image, position] = ~kept[group, rank]
@@ -340,7 +340,7 @@ def multibox_detection(
     if classes < 2:
         return out
     score, class_index = _best_class(scores)
-    valid = score >= single(a.threshold)
+    valid = score >= as_float32(a.threshold)
     sizes = valid.sum(1)
     max_count = int(sizes.max()) if images else 0
     if not max_count:

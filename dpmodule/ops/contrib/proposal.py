@@ -11,7 +11,7 @@ import torch
 from ..._devices.device_transfer import on_device, tensor_like
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, real, reals
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..registry import bound, pure
 from ..shapes import output_shape, unify
 from ..spec import NEVER, ROWS, SHARE, Attr, Onnx, Shapes, arg
@@ -61,7 +61,7 @@ def box_encode(a: Any, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
         samples: (B, N), 1 for a matched anchor.
         matches: (B, N), indices of the matched boxes.
         anchors: (B, N, 4), left, top, right, bottom.
-        refs: (B, M, 4), likewise.
+        refs: (B, M, 4), in the same format.
         means, stds: (4,), means and standard deviations that normalize the targets.
         returns: targets (B, N, 4): relative offsets of the center, log ratios of the sizes; mask (B, N, 4).
 
@@ -110,14 +110,14 @@ def box_decode(a: Any, data: torch.Tensor, anchors: torch.Tensor) -> torch.Tenso
 
     Source: MXNet 1.9.1 `_contrib_box_decode`.
     """
-    factors = [single(x) for x in (a.std0, a.std1, a.std2, a.std3)]
+    factors = [as_float32(x) for x in (a.std0, a.std1, a.std2, a.std3)]
     data, anchors = data.detach(), anchors.detach()
     at, size = _centred(anchors) if a.format == "corner" else (anchors[..., :2], anchors[..., 2:])
     scaled = data * tensor_like(data, factors)
     centre = scaled[..., :2] * size + at
     growth = scaled[..., 2:]
     if a.clip > 0:
-        growth = growth.clamp(max=single(a.clip))
+        growth = growth.clamp(max=as_float32(a.clip))
     half = growth.exp() * size * 0.5
     return torch.cat([centre - half, centre + half], -1)
 
@@ -197,7 +197,7 @@ def _select_boxes(a: Any, boxes: torch.Tensor) -> torch.Tensor:
     boxes = boxes.gather(1, order[..., None].expand(-1, -1, 5))
     size = boxes[..., 2:4] - boxes[..., :2] + 1.0
     items = torch.cat([boxes[..., :4], size[..., :1] * size[..., 1:]], -1)
-    threshold = single(a.threshold)
+    threshold = as_float32(a.threshold)
     lengths = torch.full((boxes.shape[0],), before, device=boxes.device)
     keep = keep_greedily(items, lengths, lambda one, other: _overlap(one, other, threshold), after)
     sizes = keep.sum(1).clamp(max=after)

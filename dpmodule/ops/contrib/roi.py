@@ -9,7 +9,7 @@ import torch
 
 from ...base import OpError, ShapeError
 from ..attrs import boolean, integer, real
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..math.pointwise import round_half_away
 from ..nn.roi import POOLED_SIZE, image_indices, region_shape_rule
 from ..registry import pure
@@ -139,7 +139,7 @@ def roi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
 
     Source: He et al., "Mask R-CNN", 2017; MXNet 1.9.1 `_contrib_ROIAlign`.
     """
-    (high, wide), scale, ratio = a.pooled_size, single(a.spatial_scale), a.sample_ratio
+    (high, wide), scale, ratio = a.pooled_size, as_float32(a.spatial_scale), a.sample_ratio
     groups = high * wide if a.position_sensitive else 1
     rois = rois.detach().to(torch.float32 if data.dtype == torch.float16 else data.dtype)
     image = image_indices("_contrib_ROIAlign", rois, data.shape[0], _NO_NEGATIVE)
@@ -194,7 +194,7 @@ def rroi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
     Source: Ma et al., "Arbitrary-oriented scene text detection via rotation proposals", 2018; MXNet 1.9.1
     `_contrib_RROIAlign`, which has no gradient; here `data` has one.
     """
-    (high, wide), scale, ratio = a.pooled_size, single(a.spatial_scale), a.sampling_ratio
+    (high, wide), scale, ratio = a.pooled_size, as_float32(a.spatial_scale), a.sampling_ratio
     rois = rois.detach().to(torch.float32 if data.dtype == torch.float16 else data.dtype)
     image = image_indices("_contrib_RROIAlign", rois, data.shape[0])
     centre_x, centre_y, width, height = (rois[:, 1:5] * scale).unbind(1)
@@ -272,7 +272,7 @@ def psroi_pooling(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tenso
 
     Source: Dai et al., "R-FCN", 2016; MXNet 1.9.1 `_contrib_PSROIPooling`.
     """
-    parts, group, scale = a.pooled_size, a.group_size or a.pooled_size, single(a.spatial_scale)
+    parts, group, scale = a.pooled_size, a.group_size or a.pooled_size, as_float32(a.spatial_scale)
     rois = rois.detach()
     image = image_indices("_contrib_PSROIPooling", rois, data.shape[0])
     height, width = data.shape[2:]

@@ -28,7 +28,7 @@ from .linear import is_float32_cpu, kernels
 _CHANNELS = 4
 """Required divisor of the number of channels."""
 
-Optional = torch.Tensor | None
+MaybeTensor = torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def _is_vector(tensor: torch.Tensor, size: int) -> bool:
     )
 
 
-def is_native(x: torch.Tensor, other: Optional, vectors: Sequence[torch.Tensor]) -> bool:
+def is_native(x: torch.Tensor, other: MaybeTensor, vectors: Sequence[torch.Tensor]) -> bool:
     """Return True if `native_norm` supports these arguments."""
     if is_tracing() or x.dim() != 4 or x.shape[1] % _CHANNELS:
         return False
@@ -75,7 +75,7 @@ def is_native(x: torch.Tensor, other: Optional, vectors: Sequence[torch.Tensor])
     )
 
 
-def _address(tensor: Optional) -> int:
+def _address(tensor: MaybeTensor) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
@@ -104,7 +104,12 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, done: _ForwardResult, x: torch.Tensor, other: Optional, gamma: Optional, beta: torch.Tensor
+        ctx: Any,
+        done: _ForwardResult,
+        x: torch.Tensor,
+        other: MaybeTensor,
+        gamma: MaybeTensor,
+        beta: torch.Tensor,
     ) -> torch.Tensor:
         ctx.end = done.end
         # without a sum, relu's mask follows from the data
@@ -114,7 +119,7 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Optional, ...]:
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[MaybeTensor, ...]:
         x, out, statistics = ctx.saved_tensors
         _, for_data, for_sum, for_factors, for_summands = ctx.needs_input_grad
         grad = grads[0].contiguous(memory_format=torch.channels_last)
@@ -137,8 +142,8 @@ _apply: Callable[..., torch.Tensor] = _Norm.apply
 
 def native_norm(
     x: torch.Tensor,
-    other: Optional,
-    vectors: Sequence[Optional],
+    other: MaybeTensor,
+    vectors: Sequence[MaybeTensor],
     eps: float,
     momentum: float,
     end: Rectifier,

@@ -23,7 +23,7 @@ _MIN_SCORES = 2**20
 """Number of scores below which rows are not chunked, since 4 MB fit the cache."""
 _CHUNK_SCORES = 3 * 2**20
 """Approximate number of scores of a chunk; twice this must be below 32 MB, glibc's mmap threshold."""
-_MOST_ROWS, _LEAST_ROWS = 256, 64
+_MAX_ROWS, _MIN_ROWS = 256, 64
 """Limits of the rows of a chunk: fewer make the products slower, more gain nothing."""
 _FLOATS = frozenset([torch.float32, torch.float64])
 
@@ -46,7 +46,7 @@ def _use_chunks(data: torch.Tensor, weight: torch.Tensor, label: torch.Tensor) -
     return (
         data.is_cpu
         and rows * weight.shape[0] >= _MIN_SCORES
-        and rows > _LEAST_ROWS
+        and rows > _MIN_ROWS
         and data.dtype in _FLOATS
         and weight.dtype is data.dtype
         and label.numel() == rows
@@ -59,8 +59,8 @@ def _rows_per_chunk(classes: int) -> int:
 
     The number is constant, so that all batches use the same compiled products and freed memory fits the next chunks.
     """
-    most = _CHUNK_SCORES // classes // _LEAST_ROWS * _LEAST_ROWS
-    return max(min(most, _MOST_ROWS), _LEAST_ROWS)
+    most = _CHUNK_SCORES // classes // _MIN_ROWS * _MIN_ROWS
+    return max(min(most, _MAX_ROWS), _MIN_ROWS)
 
 
 def _chunks(rows: int, classes: int) -> Iterator[slice]:
@@ -94,7 +94,7 @@ def _memory_or_new(memory: torch.Tensor | None, data: torch.Tensor, classes: int
 
 def _round_rows_up(rows: int) -> int:
     """Round a number of rows up, for few distinct sizes although the amount of padding varies between batches."""
-    return -(-rows // _LEAST_ROWS) * _LEAST_ROWS
+    return -(-rows // _MIN_ROWS) * _MIN_ROWS
 
 
 class _Gradients:

@@ -21,17 +21,17 @@ from ..._core import torch_private
 from ..tracing import is_tracing
 from .linear import is_float32_cpu, kernels
 
-Optional = torch.Tensor | None
+MaybeTensor = torch.Tensor | None
 
 _TILE = 8
 """Minimum number of columns of a tile of the result, for which all kernels are the fastest."""
-_MOST_NUMBERS = 2**16
+_MAX_NUMBERS = 2**16
 """Size of an image up to which it fits the L2 cache."""
-_MOST_FILTERS = 128
+_MAX_FILTERS = 128
 """Channels and filters up to which the kernels are faster with wide vectors."""
-_MOST_NARROW, _MOST_NARROW_WIDE = 64, 32
+_MAX_NARROW, _MAX_NARROW_WIDE = 64, 32
 """The same limits with narrow vectors, and with more columns than `_TILE`."""
-_MOST_PAIRS = 2**16
+_MAX_PAIRS = 2**16
 """Channels times filters up to which the threads' partial sums take little memory."""
 _STEP_OF_CHANNELS = 4
 """Required divisor of the number of channels for the gradient of the weight."""
@@ -66,8 +66,8 @@ def _use_result_kernel(sizes: _Conv3x3Sizes, computed: int) -> bool:
     if not lanes or computed % lanes or sizes.height < 2 or not sizes.fill(lanes):
         return False
     numbers = sizes.height * sizes.width * max(sizes.channels * sizes.step**2, sizes.filters)
-    narrow = _MOST_NARROW if sizes.width == _TILE else _MOST_NARROW_WIDE
-    return numbers <= _MOST_NUMBERS and most <= (_MOST_FILTERS if lanes > _TILE else narrow)
+    narrow = _MAX_NARROW if sizes.width == _TILE else _MAX_NARROW_WIDE
+    return numbers <= _MAX_NUMBERS and most <= (_MAX_FILTERS if lanes > _TILE else narrow)
 
 
 def _use_weight_kernel(sizes: _Conv3x3Sizes) -> bool:
@@ -77,7 +77,7 @@ def _use_weight_kernel(sizes: _Conv3x3Sizes) -> bool:
         lanes > 0
         and sizes.filters % lanes == 0
         and sizes.channels % _STEP_OF_CHANNELS == 0
-        and sizes.channels * sizes.filters <= _MOST_PAIRS
+        and sizes.channels * sizes.filters <= _MAX_PAIRS
         and sizes.width > 1
     )
 
@@ -87,7 +87,7 @@ def _sizes(x: torch.Tensor, filters: int, step: int) -> _Conv3x3Sizes:
     return _Conv3x3Sizes(images, channels, filters, height // step, width // step, step)
 
 
-def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> bool:
+def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> bool:
     """Return True if `convolve3x3` supports these arguments, and is faster than torch in part.
 
     If there are fewer window positions than filters, a matrix product is the fastest.
@@ -110,12 +110,17 @@ def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step:
     )
 
 
-def _address(tensor: Optional) -> int:
+def _address(tensor: MaybeTensor) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
 def _convolved(
-    x: torch.Tensor, shape: tuple[int, ...], weight: tuple[int, ...], bias: Optional, step: int, spread: int
+    x: torch.Tensor,
+    shape: tuple[int, ...],
+    weight: tuple[int, ...],
+    bias: MaybeTensor,
+    step: int,
+    spread: int,
 ) -> torch.Tensor:
     """Run the result's kernel.
 
@@ -129,7 +134,7 @@ def _convolved(
     return out
 
 
-def _result(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> torch.Tensor:
+def _result(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> torch.Tensor:
     sizes = _sizes(x, weight.shape[0], step)
     if not _use_result_kernel(sizes, sizes.filters):
         return torch.conv2d(x, weight, bias, step, 1)
@@ -146,7 +151,7 @@ def _for_data(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, step: i
 
 def _for_weight(
     x: torch.Tensor, grad: torch.Tensor, weight: torch.Tensor, step: int, with_bias: bool
-) -> tuple[torch.Tensor, Optional]:
+) -> tuple[torch.Tensor, MaybeTensor]:
     """Return the gradients of weight and bias."""
     out, bias = torch.empty_like(weight), weight.new_empty(weight.shape[0]) if with_bias else None
     images, channels, height, width = x.shape
@@ -160,20 +165,22 @@ class _Convolution(torch.autograd.Function):
     """Autograd function of `convolve3x3`."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> torch.Tensor:
+    def forward(
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int
+    ) -> torch.Tensor:
         ctx.save_for_backward(x, weight)
         ctx.bias_sizes, ctx.step = None if bias is None else [weight.shape[0]], step
         return _result(x, weight, bias, step)
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Optional, ...]:
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[MaybeTensor, ...]:
         (grad,), (x, weight), step, wanted = (
             grads,
             ctx.saved_tensors,
             ctx.step,
             list(ctx.needs_input_grad[:3]),
         )
-        gradients: list[Optional] = [None, None, None]
+        gradients: list[MaybeTensor] = [None, None, None]
         if is_float32_cpu(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
             sizes = _sizes(x, weight.shape[0], step)
             grad = grad.contiguous(memory_format=torch.channels_last)
@@ -194,7 +201,7 @@ class _Convolution(torch.autograd.Function):
 _apply: Callable[..., torch.Tensor] = _Convolution.apply
 
 
-def convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> torch.Tensor:
+def convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> torch.Tensor:
     """Convolve images padded by one zero; requires `can_convolve3x3`.
 
     Shape:
@@ -237,27 +244,27 @@ class ConvolutionSizes(NamedTuple):
     given: tuple[int, ...]
 
 
-_LEAST_FILTERS = 8
+_MIN_FILTERS = 8
 """Filters below which most of a tile would be empty."""
-_LEAST_RUN = 16
+_MIN_RUN = 16
 """Minimum run of contiguous numbers in a row of a window; shorter runs cost as much for addressing."""
-_MOST_PLACES = 2**12
+_MAX_POSITIONS = 2**12
 """Window positions of all images up to which data and result fit the L2 cache; beyond it oneDNN is faster."""
-_MORE_PLACES = 2**14
-"""`_MOST_PLACES` if no vector of a tile is partly empty."""
+_MAX_POSITIONS_FULL_TILES = 2**14
+"""`_MAX_POSITIONS` if no vector of a tile is partly empty."""
 _SHORT = 2**22
 """Multiplications up to which torch's overhead matters; beyond it, the kernel itself has to be faster."""
 _LONG_RUN = 48
-"""`_LEAST_RUN` of larger convolutions with narrow windows."""
+"""`_MIN_RUN` of larger convolutions with narrow windows."""
 _WIDE_WINDOW = 5
 """Columns of a window from which the run length does not matter, as in a network's first convolution."""
-_HUNGRY_BLOCK = 32
+_LARGE_BLOCK = 32
 """Block size with tiles that load too many numbers for wide windows."""
 _FEW_FILTERS = 16
 """Number of filters that is too small for larger convolutions: tiles of one vector load as much as they compute."""
 _WIDE = 16
 """Vector width with which the kernel is faster within all other limits."""
-_MOST_CHANNELS = 64
+_MAX_CHANNELS = 64
 """Channels up to which it is faster with narrower vectors, too, for windows larger than 1x1."""
 _SHORT_ROW = 16
 """Windows per row up to which that holds: oneDNN's tiles, parts of a row, are partly empty."""
@@ -291,16 +298,16 @@ class TiledConvolution:
     @property
     def fills_tiles(self) -> bool:
         """True if there are enough filters."""
-        return self._filters >= _LEAST_FILTERS
+        return self._filters >= _MIN_FILTERS
 
     def is_faster(self, sizes: ConvolutionSizes) -> bool:
         """Return True if the kernel exists and is the fastest for these sizes."""
         columns = self._axes[1][0]
         run_length = sizes.data[1] * columns
-        if not self.fills_tiles or run_length < _LEAST_RUN or not self._block:
+        if not self.fills_tiles or run_length < _MIN_RUN or not self._block:
             return False
         images, _, height, width = sizes.result
-        max_positions = _MOST_PLACES if self._filters % self._block else _MORE_PLACES
+        max_positions = _MAX_POSITIONS if self._filters % self._block else _MAX_POSITIONS_FULL_TILES
         if images * height * width > max_positions:
             return False
         window = prod(axis[0] for axis in self._axes)
@@ -308,9 +315,9 @@ class TiledConvolution:
             return True
         if self._filters <= _FEW_FILTERS:
             return False
-        if columns >= _WIDE_WINDOW and self._block != _HUNGRY_BLOCK:
+        if columns >= _WIDE_WINDOW and self._block != _LARGE_BLOCK:
             return True
-        small_window = window == 1 or (sizes.data[1] <= _MOST_CHANNELS and width <= _SHORT_ROW)
+        small_window = window == 1 or (sizes.data[1] <= _MAX_CHANNELS and width <= _SHORT_ROW)
         has_wide_vectors: bool = kernels().vector_width >= _WIDE
         return run_length >= _LONG_RUN and (small_window or has_wide_vectors)
 

@@ -14,7 +14,7 @@ from ..registry import bound, op
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
 from .layer_shapes import flat_from, unify_input
-from .linear import LARGE, SMALL, linear
+from .linear import CHOICE_MIN_WORK, ONEDNN_MIN_WORK, linear
 
 
 def _features(data: tuple[int, ...], flatten: bool) -> int:
@@ -60,7 +60,7 @@ def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | 
         data = flat_from(data, 1)
     if bias is not None and bias.dim() != 1:
         return _row_linear(data, weight, bias)
-    least = LARGE if torch.is_grad_enabled() else SMALL
+    least = ONEDNN_MIN_WORK if torch.is_grad_enabled() else CHOICE_MIN_WORK
     return (F.linear if data.shape[0] * weight.numel() < least else linear)(data, weight, bias)
 
 

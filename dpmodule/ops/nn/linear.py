@@ -25,14 +25,14 @@ from ..tracing import is_tracing
 # extension's kernel has no setup. Torch's threads share the larger of these products, and the rows of a chain of
 # layers.
 
-_LEAST_WORK, _MOST_WORK = 2**14, 2**23
+_MIN_WORK, _MAX_WORK = 2**14, 2**23
 """Range of the number of multiplications in which the kernel is the fastest, with one thread or several."""
-_MOST_PACKED = 2**25
+_MAX_PACKED = 2**25
 """Maximum number of multiplications of all layers with packed weights together."""
-_MOST_LAYERS = 16
-_LEAST_ROWS = 8
+_MAX_LAYERS = 16
+_MIN_ROWS = 8
 """Rows of the left matrix in a tile; with fewer rows, copying the right matrix does not pay off."""
-_LEAST_WIDTH = 8
+_MIN_WIDTH = 8
 """Minimum vector width; the libraries are faster on narrower vectors."""
 
 _native: Any = None
@@ -52,9 +52,9 @@ def use_kernel(rows: int, columns: int, depth: int) -> bool:
     """Return True if the kernel exists and is the fastest for this size."""
     work = rows * columns * depth
     return (
-        _LEAST_WORK <= work <= _MOST_WORK
-        and rows >= _LEAST_ROWS
-        and getattr(kernels(), "vector_width", 0) >= _LEAST_WIDTH
+        _MIN_WORK <= work <= _MAX_WORK
+        and rows >= _MIN_ROWS
+        and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     )
 
 
@@ -65,10 +65,10 @@ def use_packed_kernel(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
         layers: numbers of output and input features.
     """
     return (
-        rows >= _LEAST_ROWS
-        and len(layers) <= _MOST_LAYERS
-        and rows * sum(units * features for units, features in layers) <= _MOST_PACKED
-        and getattr(kernels(), "vector_width", 0) >= _LEAST_WIDTH
+        rows >= _MIN_ROWS
+        and len(layers) <= _MAX_LAYERS
+        and rows * sum(units * features for units, features in layers) <= _MAX_PACKED
+        and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     )
 
 
@@ -164,20 +164,20 @@ def dense(data: torch.Tensor, layers: Sequence[DenseLayer]) -> torch.Tensor:
 # They are bound by reading the weight from memory. MKL reads it at half of the memory bandwidth, with one thread, and
 # again for every one or two further samples.
 
-_MOST_ROWS = 4
+_MAX_ROWS = 4
 """Maximum number of rows of the kernel."""
-_LEAST_WEIGHT = 2**16
+_MIN_WEIGHT = 2**16
 """Size of a weight below which the overhead of calls dominates."""
-_LEAST_DEPTH = 128
+_MIN_DEPTH = 128
 """Length of a weight's row below which summing up the vectors takes too long."""
 
 
 def use_few_rows_kernel(rows: int, columns: int, depth: int) -> bool:
     """Return True if the kernel exists and is the fastest for this size."""
     return (
-        0 < rows <= _MOST_ROWS
-        and depth >= _LEAST_DEPTH
-        and columns * depth >= _LEAST_WEIGHT
+        0 < rows <= _MAX_ROWS
+        and depth >= _MIN_DEPTH
+        and columns * depth >= _MIN_WEIGHT
         and hasattr(kernels(), "multiply_few_rows")
     )
 
@@ -216,13 +216,13 @@ def multiply_few_rows(
     return result
 
 
-LARGE = 2**22
+ONEDNN_MIN_WORK = 2**22
 """Multiplications below which oneDNN gains too little for loading its code of about 8 MB."""
-SMALL = 2**16
+CHOICE_MIN_WORK = 2**16
 """Multiplications below which choosing a kernel costs more than it gains, without gradient."""
 _WORTH_RECORDING = 2**20
 """Multiplications below which our own kernel does not make up for an autograd function in Python."""
-_LEAST_SAMPLES = 8
+_MIN_SAMPLES = 8
 """Samples below which oneDNN's gradients are slower."""
 _SLOW_WITH_MKL = ("AuthenticAMD", "HygonGenuine")
 """Vendors on whose processors MKL does not use its fastest kernels."""
@@ -254,7 +254,7 @@ def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
     """Return True if ``data @ weight.T`` should use oneDNN."""
     return (
         data.dim() == 2
-        and data.shape[0] * weight.numel() >= LARGE
+        and data.shape[0] * weight.numel() >= ONEDNN_MIN_WORK
         and data.dtype is torch.float32
         and weight.dtype is torch.float32
         and data.device.type == "cpu"
@@ -280,7 +280,7 @@ def fastest_kernel(rows: int, columns: int, depth: int) -> Callable[..., torch.T
         return multiply
     if use_few_rows_kernel(rows, columns, depth):
         return multiply_few_rows
-    return product if rows * columns * depth >= LARGE and onednn_is_faster() else F.linear
+    return product if rows * columns * depth >= ONEDNN_MIN_WORK and onednn_is_faster() else F.linear
 
 
 def fastest_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -305,7 +305,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         data, weight = ctx.saved_tensors
         (grad,) = grads
-        multiply_by = F.linear if data.shape[0] < _LEAST_SAMPLES else fastest_product
+        multiply_by = F.linear if data.shape[0] < _MIN_SAMPLES else fastest_product
         for_data = multiply_by(grad, weight.t()) if ctx.needs_input_grad[0] else None
         for_weight = multiply_by(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
         for_bias = grad.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None

@@ -19,10 +19,10 @@ from ..._core import torch_private
 from ..tracing import is_tracing
 from .linear import fastest_product, is_float32_cpu, kernels, linear, use_kernel
 
-_MOST_WORK = 2**14
+_MAX_WORK = 2**14
 """Multiplications per step of the recurrence from which oneDNN may be as fast; the gates cost as much as 16 units."""
 
-Optional = torch.Tensor | None
+MaybeTensor = torch.Tensor | None
 
 
 def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
@@ -31,7 +31,7 @@ def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[t
         return False
     rows, units = x.shape[1], weights[1].shape[1]
     return (
-        rows * units * max(units, 16) <= _MOST_WORK
+        rows * units * max(units, 16) <= _MAX_WORK
         and x.numel() > 0
         and begin[0].shape == begin[1].shape == (rows, units)
         and all(weight.shape[0] == 4 * units for weight in weights)
@@ -69,7 +69,7 @@ class _SequenceLayout:
         return flat.view(self._steps, self._rows, -1)
 
 
-def _address(tensor: Optional) -> int:
+def _address(tensor: MaybeTensor) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
@@ -82,8 +82,8 @@ def _forward_fused(
     cell: torch.Tensor,
     w_in: torch.Tensor,
     w_state: torch.Tensor,
-    b_in: Optional,
-    b_state: Optional,
+    b_in: MaybeTensor,
+    b_state: MaybeTensor,
 ) -> Results:
     """Run the recurrence and the input projection in one call; the parameters are contiguous."""
     layout = _SequenceLayout(x, hidden.shape[1])
@@ -115,9 +115,9 @@ def _forward(
     cell: torch.Tensor,
     w_in: torch.Tensor,
     w_state: torch.Tensor,
-    b_in: Optional,
-    b_state: Optional,
-) -> tuple[Results, _SequenceLayout, tuple[Optional, ...]]:
+    b_in: MaybeTensor,
+    b_state: MaybeTensor,
+) -> tuple[Results, _SequenceLayout, tuple[MaybeTensor, ...]]:
     """Run the recurrence; return the results, the layout, and the tensors saved for backward."""
     layout = _SequenceLayout(x, hidden.shape[1])
     hidden, cell, w_state = hidden.contiguous(), cell.contiguous(), w_state.contiguous()
@@ -132,7 +132,7 @@ def _forward(
     return (layout.whole(states), last, last_cell), layout, (data, w_in, w_state, cell, gates, cells, before)
 
 
-def _state_gradient(last: Optional, like: torch.Tensor) -> torch.Tensor:
+def _state_gradient(last: MaybeTensor, like: torch.Tensor) -> torch.Tensor:
     """Return the gradient of a last state (1, N, H) in new memory."""
     return torch.zeros_like(like) if last is None else last[0].clone(memory_format=torch.contiguous_format)
 
@@ -149,7 +149,7 @@ class _Lstm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Optional) -> tuple[Optional, ...]:
+    def backward(ctx: Any, *grads: MaybeTensor) -> tuple[MaybeTensor, ...]:
         layout: _SequenceLayout = ctx.layout
         data, w_in, w_state, cell, gates, cells, before = ctx.saved_tensors
         for_states = None if grads[0] is None else layout.flat(grads[0])

@@ -312,7 +312,7 @@ def pooling(a: Any) -> Callable[..., torch.Tensor]:
 
 Pair = tuple[int, ...]
 
-_LEAST_CHANNELS = 8
+_MIN_CHANNELS = 8
 """Channels below which vectors are too empty."""
 
 
@@ -320,7 +320,7 @@ def use_native_max_pool(data: torch.Tensor) -> bool:
     """Return True if the kernel exists and is the fastest for these images, without gradient."""
     return (
         not is_tracing()
-        and data.shape[1] >= _LEAST_CHANNELS
+        and data.shape[1] >= _MIN_CHANNELS
         and data.numel() > 0
         and is_float32_cpu(data)
         and hasattr(kernels(), "max_pool")

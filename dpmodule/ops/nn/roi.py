@@ -10,7 +10,7 @@ import torch
 from ..._devices.device_transfer import extremes
 from ...base import BoundsError, Shape, ShapeError
 from ..attrs import AttrType, real, shape
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..math.pointwise import round_half_away
 from ..registry import bound
 from ..shapes import output_shape
@@ -18,7 +18,7 @@ from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
 _CHUNK = 1 << 16
 """Size of a chunk of bins, a fraction of a core's cache."""
-_FEW = 1 << 16
+_MAX_MASKED_PIXELS = 1 << 16
 """Total pixels of all bins and channels up to which a masked maximum is faster than preparing windows."""
 
 
@@ -193,7 +193,7 @@ def _max_pool(data: torch.Tensor, bins: _Bins, want_places: bool) -> tuple[torch
     cache.
     """
     count, depth, height, width = data.shape
-    if bins.empty.numel() * depth * height * width <= _FEW:
+    if bins.empty.numel() * depth * height * width <= _MAX_MASKED_PIXELS:
         return _masked_pool(data, bins, want_places)
     pixels = data.permute(0, 2, 3, 1).contiguous()
     out = data.new_zeros((bins.empty.numel(), depth))
@@ -284,7 +284,7 @@ def roi_pooling(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     Source: Girshick, "Fast R-CNN", 2015; MXNet 1.9.1 `ROIPooling`.
     """
     high, wide = a.pooled_size
-    scale = single(a.spatial_scale)
+    scale = as_float32(a.spatial_scale)
 
     def roi_pooling(data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
         image = image_indices("ROIPooling", rois, data.shape[0])

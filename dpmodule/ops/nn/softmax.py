@@ -171,7 +171,7 @@ def softmax_activation(a: Any) -> Callable[..., torch.Tensor]:
 # torch does not vectorize rows shorter than a vector: ten classes take ten times as long, a tenth of the time of a
 # small network's prediction.
 
-_LEAST_ROWS = 4
+_MIN_ROWS = 4
 """Rows below which torch is as fast."""
 
 
@@ -181,7 +181,7 @@ def _is_small(data: torch.Tensor) -> bool:
         return False
     return (
         data.dim() == 2
-        and data.size(0) >= _LEAST_ROWS
+        and data.size(0) >= _MIN_ROWS
         and 0 < data.size(1) < getattr(kernels(), "vector_width", 0)
         and is_float32_cpu(data)
         and data.is_contiguous()

@@ -56,7 +56,7 @@ def _checked(a: Any, data: Tensor) -> Tensor:
     numbers = data.long()
     if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < a.input_dim:
         raise BoundsError(
-            f"SparseEmbedding: indices run from {int(numbers.min())} to {int(numbers.max())}, "
+            f"SparseEmbedding: indices range from {int(numbers.min())} to {int(numbers.max())}, "
             f"expected 0 to {a.input_dim - 1}"
         )
     return numbers

@@ -8,7 +8,7 @@ import torch
 
 from ...base import Shape
 from ..attrs import boolean, integer, real
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..shapes import unify
 from ..spec import Attr, Shapes
 from .rules import (
@@ -54,8 +54,8 @@ def adam_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `adam_update`, whose callers include the correction in `lr`; Kingma and Ba, "Adam", 2014.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    beta1, beta2, epsilon = map(single, (a.beta1, a.beta2, a.epsilon))
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    beta1, beta2, epsilon = map(as_float32, (a.beta1, a.beta2, a.epsilon))
 
     def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
         g = rescaled_with_decay(grad, rescale, weight, wd, clip)
@@ -86,7 +86,7 @@ _ADAMW = {**LR, **BETAS, **_epsilon(1e-8), **WD, "eta": Attr(real, "factor of th
 
 
 def _adamw_of(a: Any) -> Rule:
-    return adamw(*map(single, (a.lr, a.eta, a.wd, a.beta1, a.beta2, a.epsilon, a.clip_gradient)))
+    return adamw(*map(as_float32, (a.lr, a.eta, a.wd, a.beta1, a.beta2, a.epsilon, a.clip_gradient)))
 
 
 @update_op("_adamw_update", ("mean", "var"), _ADAMW, tail=("rescale_grad",))
@@ -167,8 +167,8 @@ def ftml_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `ftml_update`; Zheng and Kwok, "Follow the moving leader in deep learning", 2017.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_grad))
-    beta1, beta2 = single(a.beta1), single(a.beta2)
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_grad))
+    beta1, beta2 = as_float32(a.beta1), as_float32(a.beta2)
 
     def rule(weight: Tensor, grad: Tensor, d: Tensor, v: Tensor, z: Tensor) -> tuple[Tensor, ...]:
         g = rescaled_with_decay(grad, rescale, weight, wd, clip)
@@ -198,8 +198,8 @@ _PHASE2 = {**LR, **BOUNDS}
 
 def lamb_direction(a: Any, t: int, wd: float) -> Rule:
     """Return the rule of the first phase: Adam's direction plus weight decay, and the new states."""
-    beta1, beta2, epsilon = map(single, (a.beta1, a.beta2, a.epsilon))
-    rescale, clip, wd = map(single, (a.rescale_grad, a.clip_gradient, wd))
+    beta1, beta2, epsilon = map(as_float32, (a.beta1, a.beta2, a.epsilon))
+    rescale, clip, wd = map(as_float32, (a.rescale_grad, a.clip_gradient, wd))
 
     def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
         g = rescaled(grad, rescale, clip)
@@ -215,10 +215,10 @@ def lamb_direction(a: Any, t: int, wd: float) -> Rule:
 
 def lamb_rate(a: Any, lr: float, r1: Tensor, r2: Tensor) -> Tensor:
     """Return the rate of the second phase: `lr` times the ratio of weight norm and direction norm, 1 if one is 0."""
-    lower, upper = single(a.lower_bound), single(a.upper_bound)
+    lower, upper = as_float32(a.lower_bound), as_float32(a.upper_bound)
     norm = r1.clamp(min=lower) if lower >= 0 else r1
     norm = norm.clamp(max=upper) if upper >= 0 else norm
-    return single(lr) * torch.where(norm.eq(0) | r2.eq(0), torch.ones_like(norm), norm / r2)
+    return as_float32(lr) * torch.where(norm.eq(0) | r2.eq(0), torch.ones_like(norm), norm / r2)
 
 
 @update_op("lamb_update_phase1", ("mean", "var"), _PHASE1)
@@ -255,7 +255,7 @@ def mp_lamb_update_phase1(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `mp_lamb_update_phase1`, which rounds the rescaled gradient to 16 bits.
     """
-    rule, rescale = lamb_direction(a._replace(rescale_grad=1.0), a.t, a.wd), single(a.rescale_grad)
+    rule, rescale = lamb_direction(a._replace(rescale_grad=1.0), a.t, a.wd), as_float32(a.rescale_grad)
 
     def run(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, weight32: Tensor) -> tuple[Tensor, ...]:
         check_float32(weight, grad, (mean, var), weight32)

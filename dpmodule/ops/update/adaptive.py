@@ -8,7 +8,7 @@ import torch
 
 from ...base import Shape
 from ..attrs import real
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..shapes import unify
 from ..spec import Attr, Shapes
 from .rules import (
@@ -52,7 +52,9 @@ def momentum_descent(lr: Any, wd: Any, momentum: float, rescale: float, clip: fl
 
 
 def _nesterov(a: Any) -> Rule:
-    lr, wd, momentum, rescale, clip = map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient))
+    lr, wd, momentum, rescale, clip = map(
+        as_float32, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)
+    )
 
     def rule(weight: Tensor, grad: Tensor, mom: Tensor) -> tuple[Tensor, ...]:
         g, kept = rescaled(grad, rescale, clip), momentum * mom
@@ -72,7 +74,7 @@ def sgd_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `sgd_update`.
     """
-    return descent(*map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient)))
+    return descent(*map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient)))
 
 
 @update_op("sgd_mom_update", ("mom",), {**_WITH_MOMENTUM, **LAZY}, aliases=("_sparse_sgd_mom_update",))
@@ -87,7 +89,7 @@ def sgd_mom_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `sgd_mom_update`.
     """
-    return momentum_descent(*map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)))
+    return momentum_descent(*map(as_float32, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)))
 
 
 @update_op("mp_sgd_update", ("weight32",), {**_PLAIN, **LAZY}, infer_type=float32_types(2))
@@ -159,7 +161,7 @@ def signsgd_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `signsgd_update`; rescaling and clipping do not change a sign and are omitted, also there.
     """
-    lr, wd = single(a.lr), single(a.wd)
+    lr, wd = as_float32(a.lr), as_float32(a.wd)
 
     def rule(weight: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
         return ((1 - lr * wd) * weight - lr * grad.sign(),)
@@ -184,8 +186,10 @@ def signum_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `signum_update`; Bernstein et al., "signSGD", 2018.
     """
-    lr, wd, momentum, rescale, clip = map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient))
-    outside = single(a.wd_lh)
+    lr, wd, momentum, rescale, clip = map(
+        as_float32, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)
+    )
+    outside = as_float32(a.wd_lh)
 
     def rule(weight: Tensor, grad: Tensor, mom: Tensor) -> tuple[Tensor, ...]:
         new = momentum * mom - (1 - momentum) * (rescaled(grad, rescale, clip) + wd * weight)
@@ -218,8 +222,8 @@ def ftrl_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `ftrl_update`; McMahan et al., "Ad click prediction", 2013.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    lamda1, beta = single(a.lamda1), single(a.beta)
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    lamda1, beta = as_float32(a.lamda1), as_float32(a.beta)
 
     def rule(weight: Tensor, grad: Tensor, z: Tensor, n: Tensor) -> tuple[Tensor, ...]:
         g = rescaled(grad, rescale, clip)
@@ -253,8 +257,8 @@ def rmsprop_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `rmsprop_update`.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    gamma, epsilon, limit = map(single, (a.gamma1, a.epsilon, a.clip_weights))
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    gamma, epsilon, limit = map(as_float32, (a.gamma1, a.epsilon, a.clip_weights))
 
     def rule(weight: Tensor, grad: Tensor, n: Tensor) -> tuple[Tensor, ...]:
         g = rescaled_with_decay(grad, rescale, weight, wd, clip)
@@ -286,8 +290,8 @@ def rmspropalex_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `rmspropalex_update`; Graves, "Generating sequences with recurrent neural networks", 2013.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    gamma, keep, epsilon, limit = map(single, (a.gamma1, a.gamma2, a.epsilon, a.clip_weights))
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    gamma, keep, epsilon, limit = map(as_float32, (a.gamma1, a.gamma2, a.epsilon, a.clip_weights))
 
     def rule(weight: Tensor, grad: Tensor, n: Tensor, g: Tensor, delta: Tensor) -> tuple[Tensor, ...]:
         r = rescaled_with_decay(grad, rescale, weight, wd, clip)
@@ -317,8 +321,8 @@ def adagrad_update(a: Any) -> Rule:
     Source: MXNet 1.9.1 `_sparse_adagrad_update`, which only takes row-sparse gradients and no weight decay; here
     a dense gradient updates all rows, and the decay is added to the gradient.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    epsilon = single(a.epsilon)
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    epsilon = as_float32(a.epsilon)
 
     def rule(weight: Tensor, grad: Tensor, history: Tensor) -> tuple[Tensor, ...]:
         g = rescaled(grad, rescale, clip)
@@ -356,7 +360,7 @@ def group_adagrad_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `_contrib_group_adagrad_update`, which only takes row-sparse gradients.
     """
-    lr, rescale, clip, epsilon = map(single, (a.lr, a.rescale_grad, a.clip_gradient, a.epsilon))
+    lr, rescale, clip, epsilon = map(as_float32, (a.lr, a.rescale_grad, a.clip_gradient, a.epsilon))
 
     def rule(weight: Tensor, grad: Tensor, history: Tensor) -> tuple[Tensor, ...]:
         g = rescaled(grad, rescale, clip)

@@ -10,7 +10,7 @@ import torch
 
 from ...base import Shape
 from ..attrs import boolean, integer, real, reals, shape
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..registry import bound
 from ..shapes import same
 from ..spec import NEVER, Attr, Shapes, Types, Variadic, arg, aux
@@ -36,17 +36,17 @@ _MOMENTUM = {"momentum": Attr(real, "decay of the last step", 0.0)}
 
 
 def _descent_rules(a: Any, lrs: Iterable[Any], wds: Iterable[Any]) -> list[Rule]:
-    rescale, clip = single(a.rescale_grad), single(a.clip_gradient)
+    rescale, clip = as_float32(a.rescale_grad), as_float32(a.clip_gradient)
     return [descent(lr, wd, rescale, clip) for lr, wd in rate_pairs(lrs, wds)]
 
 
 def _momentum_rules(a: Any, lrs: Iterable[Any], wds: Iterable[Any]) -> list[Rule]:
-    momentum, rescale, clip = map(single, (a.momentum, a.rescale_grad, a.clip_gradient))
+    momentum, rescale, clip = map(as_float32, (a.momentum, a.rescale_grad, a.clip_gradient))
     return [momentum_descent(lr, wd, momentum, rescale, clip) for lr, wd in rate_pairs(lrs, wds)]
 
 
 def _single_rates(a: Any) -> tuple[list[float], list[float]]:
-    return [single(x) for x in a.lrs], [single(x) for x in a.wds]
+    return [as_float32(x) for x in a.lrs], [as_float32(x) for x in a.wds]
 
 
 _SGD = {**RATES, **SCALING, **NUM_WEIGHTS}
@@ -177,9 +177,9 @@ _ADAMW = {
 
 
 def _adamw_rules(a: Any, rest: Sequence[Tensor]) -> list[Rule]:
-    beta1, beta2, epsilon, clip = map(single, (a.beta1, a.beta2, a.epsilon, a.clip_gradient))
+    beta1, beta2, epsilon, clip = map(as_float32, (a.beta1, a.beta2, a.epsilon, a.clip_gradient))
     rules = [
-        adamw(single(lr), single(eta), single(wd), beta1, beta2, epsilon, clip)
+        adamw(as_float32(lr), as_float32(eta), as_float32(wd), beta1, beta2, epsilon, clip)
         for (lr, wd), eta in zip(rate_pairs(a.lrs, a.wds), a.etas)
     ]
     return [partial(_with_factor, rule, *rest) for rule in rules]
@@ -309,7 +309,7 @@ def multi_lars(a: Any) -> Callable[..., Tensor]:
 
     Source: MXNet 1.9.1 `multi_lars`; You et al., "Large batch training of convolutional networks", 2017.
     """
-    eta, eps, rescale = single(a.eta), single(a.eps), single(a.rescale_grad)
+    eta, eps, rescale = as_float32(a.eta), as_float32(a.eps), as_float32(a.rescale_grad)
 
     def rates(lrs: Tensor, weights_sum_sq: Tensor, grads_sum_sq: Tensor, wds: Tensor) -> Tensor:
         norms = weights_sum_sq.sqrt()

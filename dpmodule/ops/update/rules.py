@@ -13,7 +13,7 @@ import torch
 
 from ...base import DTypeError, OpError, Shape, ShapeError
 from ..attrs import boolean, integer, real, reals
-from ..dtypes import name_of, single
+from ..dtypes import as_float32, name_of
 from ..registry import bound
 from ..shapes import same, unify
 from ..spec import AUX, NEVER, Attr, InferType, Input, Onnx, Shapes, Types, Variadic, arg, aux, numbered
@@ -118,7 +118,7 @@ def _same_except_tail(tail: int) -> Callable[..., Shapes]:
 def bias_correction(beta: float, t: int, dtype: torch.dtype) -> float:
     """Return ``1 - beta ** t``, in single precision except for float64, as in MXNet: near 1 the digits matter."""
     power = beta**t
-    return 1 - power if dtype == torch.float64 else single(1 - single(power))
+    return 1 - power if dtype == torch.float64 else as_float32(1 - as_float32(power))
 
 
 def update_op(

@@ -34,7 +34,7 @@ def regions(count, images, width, height):
 @pytest.fixture(params=[0, 1 << 30], ids=["windows", "every pixel"])
 def way(request, monkeypatch):
     """Both ways of finding the maxima."""
-    monkeypatch.setattr(roi, "_FEW", request.param)
+    monkeypatch.setattr(roi, "_MAX_MASKED_PIXELS", request.param)
 
 
 @pytest.mark.usefixtures("way")
