@@ -95,8 +95,8 @@ def gemm2(a: Any) -> Tensors:
     """Multiply matrices pairwise: ``alpha * op(A) @ op(B)``.
 
     Shape:
-        A: (B..., M, K), or (B..., K, M) under `transpose_a`.
-        B: (B..., K, N), or (B..., N, K) under `transpose_b`; the leading axes equal those of A.
+        A: (B..., M, K), or (B..., K, M) with `transpose_a`.
+        B: (B..., K, N), or (B..., N, K) with `transpose_b`; the leading axes equal those of A.
         returns: (B..., M, N). With `axis`, the rows of all three are on that axis.
 
     Source: MXNet 1.9.1 `_linalg_gemm2`.
@@ -115,8 +115,8 @@ def gemm(a: Any) -> Tensors:
     """Multiply matrices pairwise and add a third: ``alpha * op(A) @ op(B) + beta * C``.
 
     Shape:
-        A: (B..., M, K), or (B..., K, M) under `transpose_a`.
-        B: (B..., K, N), or (B..., N, K) under `transpose_b`; the leading axes equal those of A.
+        A: (B..., M, K), or (B..., K, M) with `transpose_a`.
+        B: (B..., K, N), or (B..., N, K) with `transpose_b`; the leading axes equal those of A.
         C: (B..., M, N).
         returns: (B..., M, N). With `axis`, the rows of all four are on that axis.
 
@@ -151,11 +151,11 @@ def _syrk_shape(a: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     infer=from_data(_syrk_shape),
 )
 def syrk(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ A`` under `transpose`.
+    """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ A`` with `transpose`.
 
     Shape:
         A: (B..., M, N).
-        returns: (B..., M, M), or (B..., N, N) under `transpose`.
+        returns: (B..., M, M), or (B..., N, N) with `transpose`.
 
     Source: MXNet 1.9.1 `_linalg_syrk`.
     """
@@ -206,10 +206,10 @@ def _checked_pair(name: str, right: bool, one: torch.Tensor, other: torch.Tensor
     infer=_infer_triangular("_linalg_trmm"),
 )
 def trmm(a: Any, matrices: torch.Tensor, right_side: torch.Tensor) -> torch.Tensor:
-    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` under `rightside`.
+    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` with `rightside`.
 
     Shape:
-        A: (B..., M, M), or (B..., N, N) under `rightside`; only one triangle is read and has a gradient.
+        A: (B..., M, M), or (B..., N, N) with `rightside`; only one triangle is read and has a gradient.
         B: (B..., M, N).
         returns: (B..., M, N).
 
@@ -231,10 +231,10 @@ def trmm(a: Any, matrices: torch.Tensor, right_side: torch.Tensor) -> torch.Tens
     infer=_infer_triangular("_linalg_trsm"),
 )
 def trsm(a: Any, matrices: torch.Tensor, right_side: torch.Tensor) -> torch.Tensor:
-    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by substitution.
+    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` with `rightside`, by substitution.
 
     Shape:
-        A: (B..., M, M), or (B..., N, N) under `rightside`; only one triangle is read and has a gradient.
+        A: (B..., M, M), or (B..., N, N) with `rightside`; only one triangle is read and has a gradient.
         B: (B..., M, N).
         returns: (B..., M, N), the unknown X.
 
