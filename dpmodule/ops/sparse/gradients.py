@@ -37,7 +37,7 @@ def sum_rows_by_index(
     Args:
         numbers: (T,), int64.
         values: rows, (T, ...).
-        positions: index of the row of `values`, which then has any length, for each number, (T,) int64; None = 0, 1, ...
+        positions: row of `values`, then of any length, for each number, (T,) int64; None = 0, 1, ...
 
     Returns:
         (R,) and (R, ...), for R distinct numbers.
@@ -83,8 +83,8 @@ def group_indices(numbers: Tensor, positions: Tensor | None = None) -> tuple[Ten
         positions: a value for each number, (T,) int64; None = 0, 1, ...
 
     Returns:
-        The distinct numbers, ascending, (R,); the start of each group in sorted order, (R,); and the `positions` in sorted
-        order, (T,).
+        The distinct numbers, ascending, (R,); the start of each group in sorted order, (R,); and the `positions` in
+        sorted order, (T,).
     """
     from ... import native  # loads the extension
 
