@@ -78,7 +78,7 @@ class Trainer:
     """A task's module, and what trains it.
 
     Args:
-        name: of the task.
+        name: name of the task.
         mode: the engine.
     """
 
@@ -144,7 +144,7 @@ def _parsed(name: str, files: Sequence[str]) -> dict[str, float]:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     name, mode = sys.argv[1:]
     trainer = Trainer(name, mode)

@@ -133,7 +133,7 @@ async def many(call: Call, count: int) -> dict[str, float]:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     call = SYSTEMS[sys.argv[1]]()
     # ours alone has imported torch, which the collections that a thousand futures set off would go through
     gc.collect()

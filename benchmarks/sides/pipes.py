@@ -236,7 +236,7 @@ SYSTEMS: dict[str, Callable[[int], Link]] = {
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     links: dict[int, Link] = {}
 
