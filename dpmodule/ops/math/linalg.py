@@ -189,7 +189,7 @@ def _triangular_attrs(solve: bool) -> dict[str, Attr]:
     }
 
 
-def _checked_pair(name: str, right: bool, one: torch.Tensor, other: torch.Tensor) -> None:
+def _check_shapes(name: str, right: bool, one: torch.Tensor, other: torch.Tensor) -> None:
     size = other.shape[-1] if right else other.shape[-2]
     if tuple(one.shape) != (*other.shape[:-2], size, size):
         raise ShapeError(
@@ -216,7 +216,7 @@ def trmm(a: Any, matrices: torch.Tensor, right_side: torch.Tensor) -> torch.Tens
     Source: MXNet 1.9.1 `_linalg_trmm`.
     """
     flip, right, lower, alpha = a.transpose, a.rightside, a.lower, a.alpha
-    _checked_pair("_linalg_trmm", right, matrices, right_side)
+    _check_shapes("_linalg_trmm", right, matrices, right_side)
     triangle = matrices.tril() if lower else matrices.triu()
     triangle = triangle.mT if flip else triangle
     result: torch.Tensor = alpha * (right_side @ triangle if right else triangle @ right_side)
@@ -241,7 +241,7 @@ def trsm(a: Any, matrices: torch.Tensor, right_side: torch.Tensor) -> torch.Tens
     Source: MXNet 1.9.1 `_linalg_trsm`.
     """
     flip, right, lower, alpha = a.transpose, a.rightside, a.lower, a.alpha
-    _checked_pair("_linalg_trsm", right, matrices, right_side)
+    _check_shapes("_linalg_trsm", right, matrices, right_side)
     triangle = matrices.mT if flip else matrices
     solution: torch.Tensor = torch.linalg.solve_triangular(
         triangle, alpha * right_side, upper=lower == flip, left=not right
