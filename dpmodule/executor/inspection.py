@@ -122,7 +122,7 @@ class Inspection:
         holders += [MemoryHolder("copy", name, size) for name, size in copies]
         made = working.held_backward if use.peaks_in_backward else working.held_forward
         holders += [MemoryHolder(what, name, size) for (what, name), size in made.items()]
-        largest = sorted((each for each in holders if each.nbytes), key=lambda each: -each.nbytes)
+        largest = sorted((holder for holder in holders if holder.nbytes), key=lambda each: -each.nbytes)
         return replace(use, holders=tuple(largest[:_MAX_HOLDERS]))
 
     def _arrays_at_peak(self, in_backward: bool) -> list[MemoryHolder]:
@@ -170,7 +170,7 @@ class Inspection:
     def _plan(self, is_train: bool) -> ProgramSource:
         program = self._executor.program(is_train)
         low = program.low
-        here = [each.name for each in passes.PASSES if (each.training if low.recorded else each.predict)]
+        here = [entry.name for entry in passes.PASSES if (entry.training if low.recorded else entry.predict)]
         off = tuple(name for name in here if name in low.off)
         idle = tuple(name for name in here if name not in low.off and name not in low.fired)
         execution_mode = self._executor.execution_mode(is_train)

@@ -35,10 +35,10 @@ def _function(name: str) -> Callable[..., int] | None:
     try:
         library = ctypes.CDLL(None)
         library.gnu_get_libc_version  # noqa: B018  others have functions of these names that do nothing
-        found: Any = getattr(library, name)
+        function: Any = getattr(library, name)
     except (AttributeError, OSError, TypeError):
         return None
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def raise_mmap_threshold(size: int) -> None:

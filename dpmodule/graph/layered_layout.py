@@ -139,7 +139,7 @@ class LayeredLayout:
             for row in self._rows:
                 self._align_to_neighbours(row, x, near)
         left = min((x[i] - self._widths[i] / 2 for i in range(len(x))), default=0.0)
-        return [each - left for each in x]
+        return [value - left for value in x]
 
     def _straight(self, cell: int) -> list[int]:
         """Return the cell above another if each is the other's only neighbour there, else all neighbours."""

@@ -237,8 +237,8 @@ class _Drawing:
         self._inputs = [[place[c] for c, _ in node.inputs if c in place] for node in self.nodes]
         self._last_reader = list(range(len(self.nodes)))
         for number, inputs in enumerate(self._inputs):
-            for each in inputs:
-                self._last_reader[each] = number
+            for value in inputs:
+                self._last_reader[value] = number
         kinds: dict[Any, int] = {}
         self._kinds = [kinds.setdefault(self._kind(node), len(kinds)) for node in self.nodes]
 

@@ -82,8 +82,8 @@ def _field(row: Any, key: str, kind: type, where: str) -> Any:
 
 
 def _version(text: dict[str, Any]) -> int:
-    found = text.get("attrs", {})
-    pair = found.get("mxnet_version") if isinstance(found, dict) else None
+    attributes = text.get("attrs", {})
+    pair = attributes.get("mxnet_version") if isinstance(attributes, dict) else None
     return pair[-1] if isinstance(pair, list) and pair and isinstance(pair[-1], int) else 800
 
 

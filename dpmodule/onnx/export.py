@@ -174,7 +174,10 @@ def write_models(models: Mapping[str, onnx.ModelProto], external: bool = False) 
     """
     files: dict[str, Any] = {}
     for path, model in models.items():
-        if external or sum(len(each.raw_data) for each in model.graph.initializer) >= EXTERNAL_BYTES:
+        if (
+            external
+            or sum(len(initializer.raw_data) for initializer in model.graph.initializer) >= EXTERNAL_BYTES
+        ):
             contents = _externalize(model, os.path.basename(path) + ".data")
             files[path + ".data"] = partial(_write_lines, contents)
         files[path] = model.SerializeToString()

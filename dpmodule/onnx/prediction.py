@@ -163,11 +163,11 @@ def _pooled(node: Node, values: Entry, lengths: Node) -> Node:
     numbers = iter(range(100))
     counts = step("Cast", lengths, dtype="float32")
     ends = step("cumsum", counts, axis=0)
-    places = Node(get_op("_contrib_arange_like"), f"{node.name}/places", {"axis": "0"}, inputs=(values,))
-    places = step("expand_dims", places, axis=0)
-    before_end = step("broadcast_lesser", places, step("expand_dims", ends, axis=1))
+    indices = Node(get_op("_contrib_arange_like"), f"{node.name}/places", {"axis": "0"}, inputs=(values,))
+    indices = step("expand_dims", indices, axis=0)
+    before_end = step("broadcast_lesser", indices, step("expand_dims", ends, axis=1))
     starts = step("expand_dims", step("elemwise_sub", ends, counts), axis=1)
-    inside = step("broadcast_mul", before_end, step("broadcast_greater_equal", places, starts))
+    inside = step("broadcast_mul", before_end, step("broadcast_greater_equal", indices, starts))
     divisor = _DIVISORS[node.a.pool_type]
     name = f"{node.name}/sum" if divisor else node.name
     total = Node(get_op("dot"), name, inputs=((inside, 0), values), source=node.source)

@@ -44,35 +44,35 @@ def _constant(c: NodeCall) -> OnnxValue:
 def _shape(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     start, end = c.attrs.get("start", 0), c.attrs.get("end")
-    made = b.from_trials([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
-    if b.is_uniform(made.known):
-        return made
+    result = b.from_trials([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
+    if b.is_uniform(result.known):
+        return result
     node = b("shape_array", _unknown(x))
-    made.entry, made.scope = (
+    result.entry, result.scope = (
         (node if (start, end) == (0, None) else _part(b, node, start, end)).entry,
         b.scope,
     )
-    return made
+    return result
 
 
 def _unknown(x: OnnxValue) -> OnnxValue:
     """Return a value that is not known to be constant, so that operators on it are not folded."""
-    made = x.again()
-    made.known = made.recipe = None
-    return made
+    result = x.again()
+    result.known = result.recipe = None
+    return result
 
 
 def _part(b: GraphBuilder, x: OnnxValue, start: int, end: int | None) -> OnnxValue:
-    made: OnnxValue = b("slice", _unknown(x), begin=(start,), end=(end,))
-    return made
+    result: OnnxValue = b("slice", _unknown(x), begin=(start,), end=(end,))
+    return result
 
 
 def _size(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    made = b.from_trials([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
-    if not b.is_uniform(made.known):
-        made.entry, made.scope = b("size_array", _unknown(x)).entry, b.scope
-    return made
+    result = b.from_trials([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
+    if not b.is_uniform(result.known):
+        result.entry, result.scope = b("size_array", _unknown(x)).entry, b.scope
+    return result
 
 
 def _reshape(c: NodeCall) -> OnnxValue:
@@ -140,8 +140,8 @@ def _split(c: NodeCall) -> list[OnnxValue]:
         return [_slice_of(x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
     if len(set(sizes)) == 1:
         return b.many("SliceChannel", x, num_outputs=count, axis=axis)
-    places = [sum(sizes[:i]) for i in range(count)]
-    return b.many("_split_v2", x, indices=tuple(places), axis=axis)
+    indices = [sum(sizes[:i]) for i in range(count)]
+    return b.many("_split_v2", x, indices=tuple(indices), axis=axis)
 
 
 def _slice_of(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
@@ -160,8 +160,8 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
     counts = tuple(len(range(m, n, step)) for m, n in zip(begins, ends))
     if not any(counts):
         nothing = torch.zeros((*x.shapes[0][:axis], 0, *x.shapes[0][axis + 1 :]))
-        found: OnnxValue = b.constant(nothing, x.dtype)
-        return found
+        result: OnnxValue = b.constant(nothing, x.dtype)
+        return result
     if any(n == 0 for n in counts):
         raise Refused(f"a range without elements of an axis of {sizes[0]}")
     if counts == sizes and step == 1:
@@ -218,17 +218,17 @@ def _sliced(
     b: GraphBuilder, x: OnnxValue, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]
 ) -> OnnxValue:
     """Slice known values; the ranges may be empty."""
-    found = []
+    results = []
     for tensor, first, last in zip(x.known or (), starts, ends):
         for s, e, axis, step in zip(first, last, axes, steps):
             n = tensor.shape[axis]
-            places = range(*slice(s, e if step > 0 or e >= -n else None, step).indices(n))
-            tensor = tensor.index_select(axis, torch.tensor(list(places), dtype=torch.int64))
-        found.append(tensor)
-    made = b.from_trials(found)
-    if x.entry is not None and not b.is_uniform(made.known):
-        _with_node(b, made, x, starts, ends, axes, steps)
-    return made
+            indices = range(*slice(s, e if step > 0 or e >= -n else None, step).indices(n))
+            tensor = tensor.index_select(axis, torch.tensor(list(indices), dtype=torch.int64))
+        results.append(tensor)
+    result = b.from_trials(results)
+    if x.entry is not None and not b.is_uniform(result.known):
+        _with_node(b, result, x, starts, ends, axes, steps)
+    return result
 
 
 def _with_node(
@@ -252,12 +252,12 @@ def _with_node(
 def _tile(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     repeats = c.ints("repeats", 1) or [()] * b.trials
-    if len(repeats[0]) != x.rank or any(n < 1 for each in repeats for n in each):
+    if len(repeats[0]) != x.rank or any(n < 1 for repeat in repeats for n in repeat):
         raise Refused(f"repeats {repeats[0]} for {x.dims[0]}")
-    if all(each == repeats[0] for each in repeats):
+    if all(repeat == repeats[0] for repeat in repeats):
         return b("tile", x, reps=repeats[0]) if max(repeats[0], default=1) > 1 else x
     for axis in range(x.rank):
-        counts = tuple(each[axis] for each in repeats)
+        counts = tuple(repeat[axis] for repeat in repeats)
         apart = expand(
             unsqueeze(x, [axis]), tuple((*s[:axis], n, *s[axis:]) for s, n in zip(x.shapes, counts))
         )
@@ -315,10 +315,10 @@ def _range(c: NodeCall) -> OnnxValue:
         values = lines[0].double() * gap + float(begin)
         return b.constant(values, start.dtype)
     line = positions(b, counts, 0, 1, start.dtype)
-    made = line * gap + float(begin) if (gap, float(begin)) != (1, 0) else line
-    made = made.again()
-    made.known = tuple((n.double() * gap + float(begin)).to(begin.dtype) for n in lines)
-    return made
+    result = line * gap + float(begin) if (gap, float(begin)) != (1, 0) else line
+    result = result.again()
+    result.known = tuple((n.double() * gap + float(begin)).to(begin.dtype) for n in lines)
+    return result
 
 
 def _pad(c: NodeCall) -> OnnxValue:
@@ -328,11 +328,11 @@ def _pad(c: NodeCall) -> OnnxValue:
     mode, value = c.attrs["mode"], c.attrs.get("value", 0.0)
     if c.since >= 11 and c.maybe(2) is not None:
         value = float(b.required_constant(c.value(2), "constant_value"))
-    places = [normalize_axis(a, x.rank) for a in axes] if axes is not None else list(range(x.rank))
-    if any(len(p) != 2 * len(places) for p in pads):
-        raise Refused(f"pads {pads[0]} for {len(places)} axes")
-    half = len(places)
-    widths = {a: (tuple(p[i] for p in pads), tuple(p[i + half] for p in pads)) for i, a in enumerate(places)}
+    indices = [normalize_axis(a, x.rank) for a in axes] if axes is not None else list(range(x.rank))
+    if any(len(p) != 2 * len(indices) for p in pads):
+        raise Refused(f"pads {pads[0]} for {len(indices)} axes")
+    half = len(indices)
+    widths = {a: (tuple(p[i] for p in pads), tuple(p[i + half] for p in pads)) for i, a in enumerate(indices)}
     return padded(x, widths, mode, value)
 
 
@@ -354,8 +354,8 @@ def padded(x: OnnxValue, widths: dict[int, tuple[Sizes, Sizes]], mode: str, valu
         return x
     if static and x.rank >= 3 and min(widths) >= 2 and mode != "wrap" and x.rank <= 5 and "float" in x.dtype:
         numbers = [n for axis in range(x.rank) for n in (p[0] for p in widths.get(axis, ((0,), (0,))))]
-        made: OnnxValue = x.then("Pad", mode=mode, pad_width=tuple(numbers), constant_value=value)
-        return made
+        result: OnnxValue = x.then("Pad", mode=mode, pad_width=tuple(numbers), constant_value=value)
+        return result
     for axis, (before, after) in widths.items():
         x = _padded_axis(x, axis, before, after, mode, value)
     return x

@@ -143,8 +143,8 @@ class GraphBuilder:
         while here is not scope and here.parent is not None:
             inner.append(here)
             here = here.parent
-        for each in reversed(inner):
-            entry = each.capture(entry)
+        for step in reversed(inner):
+            entry = step.capture(entry)
         return entry
 
     def _add_constant(self, value: OnnxValue) -> None:
@@ -282,10 +282,10 @@ class GraphBuilder:
         known: list[tuple[torch.Tensor, ...]] | None = None
         if plain and not shapes and all(v.known is not None and not v.trains for v in inputs):
             known = self._fold(op, a, inputs, count)
-            if known is not None and all(self.is_uniform(each) for each in known):
-                return [self.constant(each[0]) for each in known]
+            if known is not None and all(self.is_uniform(tensors) for tensors in known):
+                return [self.constant(tensors[0]) for tensors in known]
         if known is not None:
-            shapes = [tuple(tuple(t.shape) for t in each) for each in known]
+            shapes = [tuple(tuple(t.shape) for t in tensors) for tensors in known]
         elif not shapes:
             shapes = self.infer_shapes(op, a, inputs, count)
         types = types or [
@@ -423,7 +423,7 @@ class NodeCall:
         integers = self.ints(name, number)
         if integers is None:
             return None
-        if any(each != integers[0] for each in integers):
+        if any(row != integers[0] for row in integers):
             raise Refused(f"{name} depends on the sizes of the inputs")
         return integers[0]
 

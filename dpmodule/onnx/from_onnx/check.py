@@ -32,7 +32,7 @@ _FIELDS = {
 
 def versions_of(imports: Any) -> dict[str, int]:
     """Return the version of each domain's operators; the main domain is ""."""
-    return {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
+    return {"" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in imports}
 
 
 def domain_of(node: Any) -> str:
@@ -48,7 +48,7 @@ def place_of(node: Any) -> str:
 
 def _are_texts(values: Iterable[Any]) -> bool:
     """Return True if all names are text; names that are not UTF-8 are bytes."""
-    return all(isinstance(each, str) for each in values)
+    return all(isinstance(value, str) for value in values)
 
 
 def _texts_of(node: Any) -> Iterator[Any]:
@@ -112,22 +112,24 @@ class Checker:
     ) -> None:
         """Check a graph and its subgraphs."""
         where = f"graph {graph.name!r}"
-        held = [each.values for each in graph.sparse_initializer]
-        if not _are_texts(each.name for each in (*graph.input, *graph.output, *graph.initializer, *held)):
+        held = [initializer.values for initializer in graph.sparse_initializer]
+        if not _are_texts(
+            value_info.name for value_info in (*graph.input, *graph.output, *graph.initializer, *held)
+        ):
             self._problems.add(where, "names that are not valid UTF-8")
             return
         if not graph.output:
             self._problems.add(where, "it has no outputs")
         names = set(outer)
-        for each in (*graph.input, *graph.initializer):
-            if not each.name:
+        for value_info in (*graph.input, *graph.initializer):
+            if not value_info.name:
                 self._problems.add(where, "an input or initializer without a name")
-            names.add(each.name)
-        names.update(each.name for each in held)
+            names.add(value_info.name)
+        names.update(tensor.name for tensor in held)
         self._nodes(graph, where, versions, names, depth)
-        for each in graph.output:
-            if each.name not in names:
-                self._problems.add(where, f"output {each.name!r} is not computed by any node")
+        for output in graph.output:
+            if output.name not in names:
+                self._problems.add(where, f"output {output.name!r} is not computed by any node")
 
     def function(self, function: Any, depth: int = 0) -> None:
         """Check a function of the model."""
@@ -211,9 +213,9 @@ class Checker:
         """Return the names that a graph reads from outer graphs."""
         nodes = list(graph.node)
         self._alive += [graph, nodes]
-        own = {each.name for each in (*graph.input, *graph.initializer)}
+        own = {value_info.name for value_info in (*graph.input, *graph.initializer)}
         own.update(name for node in nodes for name in node.output)
-        read = {each.name for each in graph.output}.union(*(self.reads(node) for node in nodes))
+        read = {output.name for output in graph.output}.union(*(self.reads(node) for node in nodes))
         return read - own - {""}
 
     def _sorted(self, nodes: list[Any], makers: Mapping[str, Any], where: str) -> list[Any]:
@@ -224,8 +226,8 @@ class Checker:
         for i, node in enumerate(nodes):
             needs = {number[id(makers[name])] for name in self.reads(node) if name and name in makers}
             waits[i] = len(needs)
-            for each in needs:
-                readers.setdefault(each, []).append(i)
+            for need in needs:
+                readers.setdefault(need, []).append(i)
         ready = [i for i in range(len(nodes) - 1, -1, -1) if not waits[i]]
         order = []
         while ready:
@@ -245,24 +247,25 @@ class Checker:
         domain = domain_of(node)
         if (domain, node.op_type) in self._functions:
             return
-        place = place_of(node)
+        position = place_of(node)
         if domain not in DOMAINS:
-            self._problems.add(place, f"unknown domain {domain!r}")
+            self._problems.add(position, f"unknown domain {domain!r}")
             return
         if domain not in versions:
-            self._problems.add(place, f"the file does not import an opset of {domain or 'ai.onnx'}")
+            self._problems.add(position, f"the file does not import an opset of {domain or 'ai.onnx'}")
             return
         schema = schema_of(node.op_type, versions[domain], domain)
         if schema is None:
             self._problems.add(
-                place, f"opset {versions[domain]} of {domain or 'ai.onnx'} has no operator {node.op_type!r}"
+                position,
+                f"opset {versions[domain]} of {domain or 'ai.onnx'} has no operator {node.op_type!r}",
             )
         elif schema.deprecated:
-            self._problems.add(place, f"{node.op_type} was removed in opset {versions[domain]}")
+            self._problems.add(position, f"{node.op_type} was removed in opset {versions[domain]}")
         elif not self._is_known(domain, node.op_type) and not _has_body(schema):
-            self._problems.add(place, f"{node.op_type} cannot be expressed by operators of dpmodule")
+            self._problems.add(position, f"{node.op_type} cannot be expressed by operators of dpmodule")
         else:
-            self._fields(node, schema, place)
+            self._fields(node, schema, position)
 
     def _fields(self, node: Any, schema: Any, place: str) -> None:
         """Check a node's attributes and the number of its inputs."""
@@ -336,7 +339,7 @@ class Problems:
         """Raise an error if there are problems."""
         if not self.found:
             return
-        shown = [f"  {each}" for each in list(self.found)[:_MAX_SHOWN]]
+        shown = [f"  {problem}" for problem in list(self.found)[:_MAX_SHOWN]]
         if len(self.found) > _MAX_SHOWN:
             shown.append(f"  and {len(self.found) - _MAX_SHOWN} more")
         lines = "\n".join(shown)
@@ -381,10 +384,10 @@ def _move_slope_axes(old: Any, upgraded: Any) -> None:
     if not nodes:
         return
     graph = onnx.shape_inference.infer_shapes(old).graph
-    ranks = {each.name: len(each.dims) for each in graph.initializer}
+    ranks = {initializer.name: len(initializer.dims) for initializer in graph.initializer}
     ranks |= {
-        each.name: len(each.type.tensor_type.shape.dim)
-        for each in (*graph.input, *graph.value_info, *graph.output)
+        value_info.name: len(value_info.type.tensor_type.shape.dim)
+        for value_info in (*graph.input, *graph.value_info, *graph.output)
     }
     taken = {name for node in upgraded.graph.node for name in (*node.input, *node.output)} | ranks.keys()
     for node in nodes:

@@ -32,10 +32,10 @@ def _if(c: NodeCall) -> list[Any]:
 
 def _counts(b: GraphBuilder, limit: OnnxValue | None) -> tuple[int, ...] | None:
     """Return the maximal number of steps of a loop in every trial; None if it is open."""
-    found = None if limit is None else b.values_per_trial(limit)
-    if found is None:
+    result = None if limit is None else b.values_per_trial(limit)
+    if result is None:
         return None
-    counts = tuple(int(n) for n in found)
+    counts = tuple(int(n) for n in result)
     return None if max(counts) >= _ENDLESS else counts
 
 
@@ -48,9 +48,9 @@ def _loop(c: NodeCall) -> list[Any]:
         raise Refused("a loop without steps")
     always_begins = c.maybe(1) is None or (begins is not None and bool(begins))
     if counts is not None and max(counts) <= MAX_LENGTH and always_begins and id(graph) not in b.may_end:
-        found = _counted(c, graph, states, counts)
-        if found is not None:
-            return found
+        result = _counted(c, graph, states, counts)
+        if result is not None:
+            return result
         b.may_end[id(graph)] = graph  # an outer loop translates it again
     return _conditional(c, graph, states, counts)
 
@@ -99,7 +99,7 @@ def _conditional(
     collected, last = while_true(b, variables, max_steps, test, step)
     if collected and max_steps is not None:
         keep = positions(b, (max_steps,)) < last[0]
-        collected = [selected(b, each, keep.cast("float32")) for each in collected]
+        collected = [selected(b, value, keep.cast("float32")) for value in collected]
     return [*last[2:], *collected]
 
 
@@ -188,8 +188,8 @@ def _split_to_sequence(c: NodeCall) -> list[Any]:
         sizes = [min(sizes[0], whole - i) for i in range(0, whole, step)]
     if sum(sizes) != whole or min(sizes) < 1 or len(sizes) > 4096:
         raise Refused(f"split {sizes[:16]} of an axis of {whole} elements")
-    places = [sum(sizes[:i]) for i in range(len(sizes))]
-    items = [b("slice_axis", x, axis=axis, begin=p, end=p + n) for p, n in zip(places, sizes)]
+    indices = [sum(sizes[:i]) for i in range(len(sizes))]
+    items = [b("slice_axis", x, axis=axis, begin=p, end=p + n) for p, n in zip(indices, sizes)]
     if given is None and not c.attrs["keepdims"]:
         items = [squeeze(v, [axis]) for v in items]
     return [items]
@@ -242,16 +242,16 @@ def graph_of(
 
 def _open(b: GraphBuilder, value: OnnxValue) -> OnnxValue:
     """Return a value that is not known to be constant, so that operators on it are not folded."""
-    made = value.again()
-    made.entry, made.scope, made.known, made.recipe = b.entry(value), b.scope, None, None
-    return made
+    result = value.again()
+    result.entry, result.scope, result.known, result.recipe = b.entry(value), b.scope, None, None
+    return result
 
 
 def _placeholder(
     b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool
 ) -> OnnxValue:
-    made = b.variable(b.reserve(f"{b.label}_{kind}"), shapes, dtype, is_open=True)
-    return made.as_scalar(is_scalar)
+    result = b.variable(b.reserve(f"{b.label}_{kind}"), shapes, dtype, is_open=True)
+    return result.as_scalar(is_scalar)
 
 
 def _element(b: GraphBuilder, whole: OnnxValue) -> OnnxValue:
@@ -263,9 +263,9 @@ def _outer_value(b: GraphBuilder, scope: GraphScope, node: Node) -> OnnxValue:
     """Return the outer value that a variable of a body represents."""
     for outer, inner in scope.captured.values():
         if inner is node:
-            made = OnnxValue(b, ((1,),) * b.trials, "float32", outer)
-            made.scope, made.trains = b.scope, True
-            return made
+            result = OnnxValue(b, ((1,),) * b.trials, "float32", outer)
+            result.scope, result.trains = b.scope, True
+            return result
     raise Refused(f"a body reads {node.name!r}, which is not defined")
 
 
@@ -284,8 +284,8 @@ def _with_all_variables_read(
     changed = list(values)
     for i, variable in enumerate(variables):
         if variable.entry is not None and variable.entry[0] not in there:
-            place = len(values) - len(variables) + i
-            changed[place] = b("reshape_like", _open(b, changed[place]), variable)
+            position = len(values) - len(variables) + i
+            changed[position] = b("reshape_like", _open(b, changed[position]), variable)
     return graph if changed == values else graph_of(b, changed, labels)
 
 
@@ -348,9 +348,9 @@ def _foreach(
     op = get("_foreach")
     shapes = [tuple((n, *s) for n, s in zip(lengths, v.shapes)) for v in outs] + [v.shapes for v in states[0]]
     types = [v.dtype for v in (*outs, *states[0])]
-    found = b.apply_op(op, op.parse(params, (graph,)), params, values, shapes, (graph,), types)
-    stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(found, outs)]
-    return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(found[len(outs) :], states[0])]
+    result = b.apply_op(op, op.parse(params, (graph,)), params, values, shapes, (graph,), types)
+    stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(result, outs)]
+    return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(result[len(outs) :], states[0])]
 
 
 def while_true(
@@ -401,24 +401,24 @@ def while_true(
     op = get("_while_loop")
     shapes = [tuple((limit or 0, *s) for s in v.shapes) for v in outs] + [v.shapes for v in variables]
     types = [v.dtype for v in (*outs, *variables)]
-    found = b.apply_op(
+    result = b.apply_op(
         op, op.parse(params, (question, graph)), params, values, shapes, (question, graph), types
     )
-    stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(found, outs)]
-    return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(found[len(outs) :], variables)]
+    stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(result, outs)]
+    return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(result[len(outs) :], variables)]
 
 
 def _located(b: GraphBuilder, graph: Graph, scope: GraphScope, own: Values, values: Values) -> list[int]:
     """Return the index in `values` of each input of a body, appending outer values that it reads."""
     nodes = [v.entry[0] if v.entry else None for v in own]
-    found = []
+    results = []
     for node in graph.inputs:
         if node in nodes:
-            found.append(nodes.index(node))
+            results.append(nodes.index(node))
         else:
-            found.append(len(values))
+            results.append(len(values))
             values.append(_outer_value(b, scope, node))
-    return found
+    return results
 
 
 def branch(
@@ -439,11 +439,11 @@ def branch(
         scope = GraphScope(outer)
         b.scope = scope
         try:
-            made = body()
-            graph = graph_of(b, made, [f"{b.label}_branch{number}_{i}" for i in range(len(made))])
+            new = body()
+            graph = graph_of(b, new, [f"{b.label}_branch{number}_{i}" for i in range(len(new))])
         finally:
             b.scope = outer
-        outs.append(made)
+        outs.append(new)
         graphs.append(graph)
         locs.append(_located(b, graph, scope, [], values))
     for one, other in zip(outs[1], outs[2]):
@@ -460,7 +460,7 @@ def branch(
     }
     op = get("_cond")
     bodies_of = tuple(graphs)
-    found = b.apply_op(
+    result = b.apply_op(
         op,
         op.parse(params, bodies_of),
         params,
@@ -469,4 +469,4 @@ def branch(
         bodies_of,
         [v.dtype for v in outs[1]],
     )
-    return [v.as_scalar(o.is_scalar) for v, o in zip(found, outs[1])]
+    return [v.as_scalar(o.is_scalar) for v, o in zip(result, outs[1])]

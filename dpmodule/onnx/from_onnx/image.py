@@ -71,12 +71,12 @@ class _ResizedAxis:
         n, m = self.before[0], self.after[0]
         if n * m > _MATRIX:
             raise Refused(f"an axis of {n} elements resized to {m}")
-        places = self.source_positions(0).unsqueeze(1)
+        indices = self.source_positions(0).unsqueeze(1)
         is_cubic = self._a["mode"] == "cubic"
         shrink = min(self._scales[0], 1.0) if self._a.get("antialias") else 1.0
         reach = math.ceil((2 if is_cubic else 1) / shrink)
-        taps = torch.floor(places) + torch.arange(-reach, reach + 2)
-        gaps = ((taps - places) * shrink).abs()
+        taps = torch.floor(indices) + torch.arange(-reach, reach + 2)
+        gaps = ((taps - indices) * shrink).abs()
         weights = _cubic(gaps, self._a["cubic_coeff_a"]) if is_cubic else (1 - gaps).clamp(min=0)
         outside = (taps < 0) | (taps > n - 1)
         if self._a.get("exclude_outside"):
@@ -94,23 +94,23 @@ def _cubic(gaps: torch.Tensor, a: float) -> torch.Tensor:
 
 def _defaults(c: NodeCall) -> dict[str, Any]:
     """Return the attributes; old opsets have fixed values."""
-    found = dict(c.attrs)
+    results = dict(c.attrs)
     if c.kind == "Upsample" or c.since < 11:
-        found["coordinate_transformation_mode"], found["nearest_mode"] = "asymmetric", "floor"
-    found.setdefault("cubic_coeff_a", -0.75)
-    if found.get("antialias") and found["mode"] == "nearest":
-        found["antialias"] = 0
-    return found
+        results["coordinate_transformation_mode"], results["nearest_mode"] = "asymmetric", "floor"
+    results.setdefault("cubic_coeff_a", -0.75)
+    if results.get("antialias") and results["mode"] == "nearest":
+        results["antialias"] = 0
+    return results
 
 
 def _wanted(c: NodeCall, rank: int, attrs: dict[str, Any]) -> tuple[list[int], list[tuple[float, ...]], Any]:
     """Return the axes, their factors in every trial, and the sizes if the file gives them."""
     b = c.b
     axes = [normalize_axis(n, rank) for n in attrs.get("axes") or range(rank)]
-    place = {"Upsample": 1}.get(c.kind, 1 if c.since < 11 else 2)
+    position = {"Upsample": 1}.get(c.kind, 1 if c.since < 11 else 2)
     if "scales" in attrs:
         return axes, [tuple(attrs["scales"])] * b.trials, None
-    given = c.maybe(place)
+    given = c.maybe(position)
     if given is not None:
         numbers = b.values_per_trial(given)
         if numbers is None:
@@ -170,23 +170,23 @@ def _apply(
 
 
 def _nearest(b: GraphBuilder, x: OnnxValue, axis: int, resized_axis: _ResizedAxis) -> OnnxValue:
-    places = [resized_axis.nearest(w) for w in range(b.trials)]
+    indices = [resized_axis.nearest(w) for w in range(b.trials)]
     times = resized_axis.after[0] // resized_axis.before[0]
     if times > 1 and all(
         m == n * times and bool((p == torch.arange(m) // times).all())
-        for p, n, m in zip(places, resized_axis.before, resized_axis.after)
+        for p, n, m in zip(indices, resized_axis.before, resized_axis.after)
     ):
         return b("repeat", x, repeats=times, axis=axis)
     step = round(resized_axis.before[0] / resized_axis.after[0])
-    begin = int(places[0][0])
+    begin = int(indices[0][0])
     if step > 1 and all(
-        p.tolist() == list(range(begin, n, step)) for p, n in zip(places, resized_axis.before)
+        p.tolist() == list(range(begin, n, step)) for p, n in zip(indices, resized_axis.before)
     ):
         nothing = (None,) * axis
         return b("slice", x, begin=(*nothing, begin), end=(*nothing, None), step=(*nothing, step))
     if is_dynamic(resized_axis.before) or is_dynamic(resized_axis.after):
         raise Refused("an axis of open size, resized by a factor that is not an integer")
-    return b("take", x, b.constant(places[0]), axis=axis)
+    return b("take", x, b.constant(indices[0]), axis=axis)
 
 
 def _like(
@@ -277,13 +277,13 @@ def _suppression(c: NodeCall) -> OnnxValue:
     if max_boxes < 1 or boxes.rank != 3 or scores.rank != 3:
         raise Refused(f"{max_boxes} boxes of a class out of {boxes.dims[0]} with scores {scores.dims[0]}")
     shapes = tuple((*s, 1) for s in scores.shapes)
-    places = reshape(positions(b, scores.axis(2), dtype="float32"), tuple((1, 1, s[2], 1) for s in shapes))
+    indices = reshape(positions(b, scores.axis(2), dtype="float32"), tuple((1, 1, s[2], 1) for s in shapes))
     corners = unsqueeze(_corners(b, boxes, bool(c.attrs["center_point_box"])), [1])
     rows = b(
         "Concat",
         reshape(scores, shapes),
         expand(corners, tuple((*s[:3], 4) for s in shapes)),
-        expand(places, shapes),
+        expand(indices, shapes),
         dim=3,
     )
     flat = reshape(rows, tuple((s[0] * s[1], s[2], 6) for s in shapes))
@@ -296,15 +296,15 @@ def _suppression(c: NodeCall) -> OnnxValue:
         score_index=0,
     )
     kept = reshape(kept, tuple((*s[:3], 6) for s in shapes))
-    found = b("slice_axis", kept, axis=3, begin=5, end=6)
+    result = b("slice_axis", kept, axis=3, begin=5, end=6)
     if any(n > max_boxes for n in scores.axis(2)):
-        found = b("slice_axis", found, axis=2, begin=0, end=max_boxes)
-    wide = found.shapes
+        result = b("slice_axis", result, axis=2, begin=0, end=max_boxes)
+    wide = result.shapes
     images = _line(b, wide, 0)
     classes = _line(b, wide, 1)
-    triples = b("Concat", images, classes, found, dim=3)
+    triples = b("Concat", images, classes, result, dim=3)
     flat = reshape(triples, tuple((math.prod(s), 3) for s in wide))
-    mask = reshape(found, tuple((math.prod(s),) for s in wide)) >= 0.0
+    mask = reshape(result, tuple((math.prod(s),) for s in wide)) >= 0.0
     return selected(b, flat, mask).cast("int64")
 
 

@@ -21,30 +21,30 @@ def _gather(c: NodeCall) -> OnnxValue:
     if x.known is not None and not x.trains and x.entry is not None and index.rank <= 1:
         return _picked(b, x, index)
     if index.is_scalar and b.constant_value(index) is not None:
-        place = int(b.required_constant(index, "indices"))
+        position = int(b.required_constant(index, "indices"))
         size = x.size(axis)
-        if size is not None and not -size <= place < size:
-            raise Refused(f"position {place} of an axis of {size} elements")
-        end = None if place == -1 else place + 1
-        return squeeze(b("slice_axis", x, axis=axis, begin=place, end=end), [axis])
+        if size is not None and not -size <= position < size:
+            raise Refused(f"position {position} of an axis of {size} elements")
+        end = None if position == -1 else position + 1
+        return squeeze(b("slice_axis", x, axis=axis, begin=position, end=end), [axis])
     known = None if index.known is None else b.constant_value(index)
     is_plain = known is not None and (known.numel() == 0 or int(known.min()) >= 0)
-    found: OnnxValue = b("take", x, index, axis=axis, mode="clip" if is_plain else "wrap")
-    return squeeze(found, [axis]) if index.is_scalar else found
+    result: OnnxValue = b("take", x, index, axis=axis, mode="clip" if is_plain else "wrap")
+    return squeeze(result, [axis]) if index.is_scalar else result
 
 
 def _picked(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
     """Select sizes of a shape."""
-    places = b.integers(index, "indices")
-    made = b.from_trials(
-        [t[list(p)].reshape(() if index.is_scalar else (-1,)) for t, p in zip(x.known or (), places)]
+    indices = b.integers(index, "indices")
+    result = b.from_trials(
+        [t[list(p)].reshape(() if index.is_scalar else (-1,)) for t, p in zip(x.known or (), indices)]
     )
-    if not b.is_uniform(made.known):
+    if not b.is_uniform(result.known):
         open_x = x.again()
         open_x.known = open_x.recipe = None
         node = b("take", open_x, index.as_scalar(False), axis=0, mode="wrap")
-        made.entry, made.scope = node.entry, node.scope
-    return made
+        result.entry, result.scope = node.entry, node.scope
+    return result
 
 
 def _wrapped(b: GraphBuilder, index: OnnxValue, sizes: Sizes) -> OnnxValue:
@@ -70,8 +70,8 @@ def _gather_nd(c: NodeCall) -> OnnxValue:
     front = [_line(b, index, axis) for axis in range(skipped)]
     rows = [b("expand_dims", squeeze(p, [p.rank - 1]) if p.rank > 1 else p, axis=0) for p in (*front, *parts)]
     joined = rows[0] if len(rows) == 1 else b("Concat", *rows, dim=0)
-    found: OnnxValue = b("gather_nd", x, joined)
-    return found.as_scalar(index.rank == 1 and width == x.rank)
+    result: OnnxValue = b("gather_nd", x, joined)
+    return result.as_scalar(index.rank == 1 and width == x.rank)
 
 
 def _line(b: GraphBuilder, like: OnnxValue, axis: int) -> OnnxValue:
@@ -84,15 +84,15 @@ def _line(b: GraphBuilder, like: OnnxValue, axis: int) -> OnnxValue:
 
 def _by_positions(b: GraphBuilder, index: OnnxValue, axis: int) -> list[OnnxValue]:
     """Return the positions along each axis for an index along one of them, of shape (1, ...) each."""
-    found = []
+    results = []
     for i in range(index.rank):
         if i == axis:
-            found.append(b("expand_dims", index, axis=0))
+            results.append(b("expand_dims", index, axis=0))
             continue
         wide = tuple(tuple(d if j == i else 1 for j, d in enumerate(s)) for s in index.shapes)
         line = reshape(positions(b, index.axis(i)), wide).cast(index.dtype)
-        found.append(b("expand_dims", expand(line, index.shapes), axis=0))
-    return found
+        results.append(b("expand_dims", expand(line, index.shapes), axis=0))
+    return results
 
 
 def _gather_elements(c: NodeCall) -> OnnxValue:
@@ -170,8 +170,8 @@ def _top_k(c: NodeCall) -> list[OnnxValue]:
         order = b("argsort", x, axis=axis, is_ascend=ascending, dtype="int64")
         return [b("sort", x, axis=axis, is_ascend=ascending), order]
     ascending = not c.attrs.get("largest", 1)
-    values, places = b.many("topk", x, axis=axis, k=k, ret_typ="both", is_ascend=ascending, dtype="int64")
-    return [values, places]
+    values, indices = b.many("topk", x, axis=axis, k=k, ret_typ="both", is_ascend=ascending, dtype="int64")
+    return [values, indices]
 
 
 def selected(b: GraphBuilder, x: OnnxValue, keep: OnnxValue) -> OnnxValue:
@@ -191,8 +191,8 @@ def _compress(c: NodeCall) -> OnnxValue:
         raise Refused("it selects along an axis other than the first")
     known = b.constant_value(keep)
     if known is not None:
-        places = torch.nonzero(known).reshape(-1)
-        return b("take", x, b.constant(places), axis=0)
+        indices = torch.nonzero(known).reshape(-1)
+        return b("take", x, b.constant(indices), axis=0)
     if keep.axis(0) != x.axis(0):
         x = cut(x, 0, (0,) * b.trials, keep.axis(0))
     return selected(b, x, keep.cast("float32"))
@@ -204,8 +204,8 @@ def _non_zero(c: NodeCall) -> OnnxValue:
     if known is not None:
         return b.constant(torch.nonzero(known).t().contiguous())
     source = x.cast("float32") if x.dtype == "bool" else x
-    places = b("_contrib_index_array", source)
-    flat = reshape(places, tuple((math.prod(s), len(s)) for s in x.shapes))
+    indices = b("_contrib_index_array", source)
+    flat = reshape(indices, tuple((math.prod(s), len(s)) for s in x.shapes))
     mask = reshape(source, tuple((math.prod(s),) for s in x.shapes)).arith("not_equal", 0.0)
     return b("transpose", selected(b, flat, mask), axes=(1, 0))
 

@@ -132,7 +132,7 @@ def _deconv(c: NodeCall) -> OnnxValue:
     if min(common) < 0:
         raise Refused(f"negative pads {before} and {after}")
     bias = [c.value(2)] if c.maybe(2) is not None else []
-    found = b(
+    result = b(
         "Deconvolution",
         x,
         weight,
@@ -149,8 +149,8 @@ def _deconv(c: NodeCall) -> OnnxValue:
     for i, (m, n) in enumerate(zip(before, after)):
         if m != n:
             end = -(n - common[i]) or None
-            found = b("slice_axis", found, axis=i + 2, begin=m - common[i], end=end)
-    return found
+            result = b("slice_axis", result, axis=i + 2, begin=m - common[i], end=end)
+    return result
 
 
 def _without_auto(c: NodeCall) -> NodeCall:
@@ -170,8 +170,8 @@ def _pool(c: NodeCall) -> list[OnnxValue]:
     options: dict[str, Any] = {"kernel": window.kernel, "stride": window.stride}
     if kind == "lp":
         x, kind = x.apply("abs") ** float(a["p"]), "sum"
-        made = _pooled(b, window, x, kind, options, True, whole)
-        return [made ** (1.0 / a["p"])]
+        result = _pooled(b, window, x, kind, options, True, whole)
+        return [result ** (1.0 / a["p"])]
     return [_pooled(b, window, x, kind, options, bool(a.get("count_include_pad")), whole)]
 
 
@@ -248,10 +248,10 @@ def _dilated(b: GraphBuilder, window: _ConvWindow, x: OnnxValue, kind: str, coun
         raise Refused(f"dilations {window.dilate} of a window of {window.kernel}")
     x = window.pad(b, x, _LOWEST.get(x.dtype, 0.0) if kind == "max" else 0.0)
     parts = []
-    for places in itertools.product(*map(range, window.kernel)):
+    for indices in itertools.product(*map(range, window.kernel)):
         begin, end = [], []
-        for i, place in enumerate(places):
-            first = place * window.dilate[i]
+        for i, position in enumerate(indices):
+            first = position * window.dilate[i]
             last = first - (window.kernel[i] - 1) * window.dilate[i]
             begin.append(first)
             end.append(last or None)
@@ -291,7 +291,7 @@ def _batch(c: NodeCall) -> list[OnnxValue]:
         raise Refused("spatial is 0")
     vectors = all(v.trains or v.known is not None for v in (scale, shift))
     if vectors and all(v.trains and _is_variable(v) for v in (mean, variance)):
-        made = b(
+        result = b(
             "BatchNorm",
             x,
             scale,
@@ -303,7 +303,7 @@ def _batch(c: NodeCall) -> list[OnnxValue]:
             fix_gamma=scale.name in b.hints.fix_gamma,
             use_global_stats=mean.name in b.hints.use_global_stats,
         )
-        return [made, mean, variance][: max(1, len(c.used))] if any(c.used[1:]) else [made]
+        return [result, mean, variance][: max(1, len(c.used))] if any(c.used[1:]) else [result]
     wide = [unsqueeze(v, range(1, x.rank - 1)) for v in (scale, shift, mean, variance)]
     spread = (wide[3] + a["epsilon"]).apply("sqrt")
     centred = (x - wide[2]) / spread
@@ -334,9 +334,9 @@ def _layer(c: NodeCall) -> list[OnnxValue]:
             return [b("LayerNorm", x, scale, zeros, eps=epsilon)]
         if shift.shapes == scale.shapes:
             return [b("LayerNorm", x, scale, shift, eps=epsilon)]
-    found, mean, inverse = _centred(b, x, list(range(axis, x.rank)), epsilon)
-    found = found * scale
-    return [found if shift is None else found + shift, mean, inverse]
+    result, mean, inverse = _centred(b, x, list(range(axis, x.rank)), epsilon)
+    result = result * scale
+    return [result if shift is None else result + shift, mean, inverse]
 
 
 def _rms(c: NodeCall) -> OnnxValue:
@@ -357,10 +357,10 @@ def _group(c: NodeCall) -> OnnxValue:
     if c.since < 21:
         scale, shift = (b("repeat", v, repeats=channels // groups, axis=0) for v in (scale, shift))
     apart = reshape(x, tuple((s[0], groups, channels // groups, *s[2:]) for s in x.shapes))
-    found, _, _ = _centred(b, apart, list(range(2, apart.rank)), c.attrs["epsilon"])
-    found = reshape(found, x.shapes)
+    result, _, _ = _centred(b, apart, list(range(2, apart.rank)), c.attrs["epsilon"])
+    result = reshape(result, x.shapes)
     wide = [unsqueeze(v, range(1, x.rank - 1)) for v in (scale, shift)]
-    return found * wide[0] + wide[1]
+    return result * wide[0] + wide[1]
 
 
 def _mean_variance(c: NodeCall) -> OnnxValue:

@@ -67,12 +67,12 @@ def _gemm(c: NodeCall) -> OnnxValue:
             return b("FullyConnected", x, weight, num_hidden=hidden, no_bias=True)
         if bias.rank == 1 and bias.size(0) == hidden:
             return b("FullyConnected", x, weight, bias, num_hidden=hidden)
-    found = product(x, transpose(weight, (1, 0)) if a["transB"] else weight)
+    result = product(x, transpose(weight, (1, 0)) if a["transB"] else weight)
     if a["alpha"] != 1:
-        found = found * a["alpha"]
+        result = result * a["alpha"]
     if bias is not None:
-        found = found + (bias if a["beta"] == 1 else bias * a["beta"])
-    return found
+        result = result + (bias if a["beta"] == 1 else bias * a["beta"])
+    return result
 
 
 # Einsum
@@ -108,11 +108,11 @@ def _spelled(terms: list[str], values: Sequence[OnnxValue], result: str) -> tupl
     """Replace ellipses by letters."""
     widest = max((v.rank - len(t.replace("...", "")) for t, v in zip(terms, values) if "..." in t), default=0)
     signs = "".join(chr(0x3B1 + i) for i in range(widest))
-    found = []
+    results = []
     for term, value in zip(terms, values):
         width = value.rank - len(term.replace("...", ""))
-        found.append(term.replace("...", signs[widest - width :] if width > 0 else ""))
-    return found, result.replace("...", signs)
+        results.append(term.replace("...", signs[widest - width :] if width > 0 else ""))
+    return results, result.replace("...", signs)
 
 
 def _joined(
@@ -129,11 +129,11 @@ def _joined(
     def flat(v: OnnxValue, cut: int) -> OnnxValue:
         return reshape(v, tuple((math.prod(s[:k]), math.prod(s[k:cut]), math.prod(s[cut:])) for s in v.dims))
 
-    made = b("batch_dot", flat(left, k + len(rows)), flat(right, k + m))
+    result = b("batch_dot", flat(left, k + len(rows)), flat(right, k + m))
     sizes = {n: v.axis(t.index(n)) for v, t in ((x, first), (y, second)) for n in t}
     letters = "".join((*batch, *rows, *columns))
     shape: tuple[Dims, ...] = tuple(tuple(sizes[n][w] for n in letters) for w in range(b.trials))
-    return reshape(made, shape), letters
+    return reshape(result, shape), letters
 
 
 TABLE: dict[str, Translator] = {"Einsum": _einsum, "Gemm": _gemm, "MatMul": _matmul}
@@ -203,11 +203,11 @@ def _classifier(c: NodeCall) -> list[OnnxValue]:
         both = b("Concat", other, positive, dim=1)
         chosen = scores > 0.0
         index = b("Reshape", chosen, shape=(-1,)).cast("int64")
-        found = both if kind != "SOFTMAX" else _after(c, both)
+        result = both if kind != "SOFTMAX" else _after(c, both)
     else:
         index = b("argmax", scores, axis=1).cast("int64")
-        found = _after(c, scores)
-    return [_named(b, index, names), found]
+        result = _after(c, scores)
+    return [_named(b, index, names), result]
 
 
 def _named(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
@@ -220,9 +220,9 @@ def _named(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
 def _extractor(c: NodeCall) -> OnnxValue:
     b, x, index = c.b, c.x, c.value(1)
     flat = reshape(index, tuple((math.prod(s),) for s in index.shapes))
-    found: OnnxValue = b("take", x, flat, axis=x.rank - 1, mode="wrap")
+    result: OnnxValue = b("take", x, flat, axis=x.rank - 1, mode="wrap")
     # a single row of data is returned as a matrix of one row
-    return reshape(found, tuple((1, *s) for s in found.shapes)) if x.rank == 1 else found
+    return reshape(result, tuple((1, *s) for s in result.shapes)) if x.rank == 1 else result
 
 
 def _normalizer(c: NodeCall) -> OnnxValue:
@@ -263,11 +263,11 @@ def _encoder(c: NodeCall) -> OnnxValue:
     x = c.x
     dtype = "int64" if c.attrs.get("values_int64s") else "float32"
     default = c.attrs.get("default_int64" if dtype == "int64" else "default_float", -1)
-    found = x.cast(dtype) * 0.0 + float(default)
+    result = x.cast(dtype) * 0.0 + float(default)
     for key, value in zip(keys, values):
         hit = x.arith("equal", float(key)).cast(dtype)
-        found = found + hit * float(value - default)
-    return found
+        result = result + hit * float(value - default)
+    return result
 
 
 ML_TABLE: dict[str, Translator] = {

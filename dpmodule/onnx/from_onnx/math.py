@@ -75,8 +75,8 @@ def _mod(c: NodeCall) -> OnnxValue:
     x, y = same_type(c.x, c.value(1))
     if not c.attrs["fmod"] and "float" not in x.dtype:
         return x % y
-    made = c.b("_onnx_mod", x, y, fmod=bool(c.attrs["fmod"]))
-    return made.as_scalar(x.is_scalar and y.is_scalar)
+    result = c.b("_onnx_mod", x, y, fmod=bool(c.attrs["fmod"]))
+    return result.as_scalar(x.is_scalar and y.is_scalar)
 
 
 def _bitwise(c: NodeCall) -> OnnxValue:
@@ -99,29 +99,29 @@ def _turned(c: NodeCall, x: OnnxValue, bits: int) -> OnnxValue:
 def _bit_shift(c: NodeCall) -> OnnxValue:
     b, x, y = c.b, c.x, c.value(1)
     word = f"{c.attrs['direction'].lower()}_shift"
-    found = _bits(c, word, x, y)
+    result = _bits(c, word, x, y)
     if x.type != 13 or word == "left_shift":
-        return found
+        return result
     # the sign is shifted in from the left: mask these bits
     signs = _bits(c, "right_shift", b.constant(torch.tensor([-(2**63)])), y)
     signs = _bits(c, "left_shift", signs, b.constant(torch.tensor([1])))
-    return _bits(c, "and", found, _turned(c, signs, -1))
+    return _bits(c, "and", result, _turned(c, signs, -1))
 
 
 def _many(c: NodeCall) -> OnnxValue:
     word = {"Max": "maximum", "Min": "minimum"}.get(c.kind, "plus")
-    found = fold(word, [c.value(i) for i in range(len(c.inputs))])
-    return found / float(len(c.inputs)) if c.kind == "Mean" else found
+    result = fold(word, [c.value(i) for i in range(len(c.inputs))])
+    return result / float(len(c.inputs)) if c.kind == "Mean" else result
 
 
 def _clip(c: NodeCall) -> OnnxValue:
     low = c.b.constant(float(c.attrs["min"])) if "min" in c.attrs else c.maybe(1)
     high = c.b.constant(float(c.attrs["max"])) if "max" in c.attrs else c.maybe(2)
-    found = c.x
+    result = c.x
     for word, limit in (("maximum", low), ("minimum", high)):
         if limit is not None:
-            found = found.arith(word, limit.cast(found.dtype))
-    return found
+            result = result.arith(word, limit.cast(result.dtype))
+    return result
 
 
 def _leaky(kind: str, c: NodeCall) -> OnnxValue:
@@ -172,12 +172,12 @@ def _shrink(c: NodeCall) -> OnnxValue:
 
 
 def _is_inf(c: NodeCall) -> OnnxValue:
-    found = []
+    results = []
     if c.attrs["detect_positive"]:
-        found.append(c.x.arith("equal", math.inf))
+        results.append(c.x.arith("equal", math.inf))
     if c.attrs["detect_negative"]:
-        found.append(c.x.arith("equal", -math.inf))
-    return (fold("plus", found) if found else c.x * 0.0).cast("bool")
+        results.append(c.x.arith("equal", -math.inf))
+    return (fold("plus", results) if results else c.x * 0.0).cast("bool")
 
 
 def _cast(c: NodeCall) -> OnnxValue:
@@ -221,10 +221,10 @@ def _stretched(b: Any, x: OnnxValue, shape: tuple[tuple[int, ...], ...]) -> Onnx
 
 def _cumsum(c: NodeCall) -> OnnxValue:
     axis = normalize_axis(int(c.b.required_constant(c.value(1), "axis")), c.x.rank)
-    found = c.b("reverse", c.x, axis=axis) if c.attrs["reverse"] else c.x
-    total: OnnxValue = c.b("_np_cumsum", found, axis=axis)
+    result = c.b("reverse", c.x, axis=axis) if c.attrs["reverse"] else c.x
+    total: OnnxValue = c.b("_np_cumsum", result, axis=axis)
     if c.attrs["exclusive"]:
-        total = total - found
+        total = total - result
     return c.b("reverse", total, axis=axis) if c.attrs["reverse"] else total
 
 
@@ -272,10 +272,10 @@ def _reduce(c: NodeCall) -> OnnxValue:
         x = x.apply("abs" if c.kind == "ReduceL1" else "square")
     if c.kind == "ReduceLogSumExp" and axes is not None:
         return _log_sum_exp(b, x, axes, keep)
-    found = x if axes is None else _summable(x).reduce(_PLAIN.get(c.kind, "sum"), axes, keep)
+    result = x if axes is None else _summable(x).reduce(_PLAIN.get(c.kind, "sum"), axes, keep)
     if c.kind == "ReduceL2":
-        return found.apply("sqrt")
-    return found.apply("log") if c.kind == "ReduceLogSum" else found.cast(x.dtype)
+        return result.apply("sqrt")
+    return result.apply("log") if c.kind == "ReduceLogSum" else result.cast(x.dtype)
 
 
 def _summable(x: OnnxValue) -> OnnxValue:
@@ -285,11 +285,11 @@ def _summable(x: OnnxValue) -> OnnxValue:
 def _log_sum_exp(b: GraphBuilder, x: OnnxValue, axes: list[int], keep: bool) -> OnnxValue:
     highest = b("stop_gradient", x.reduce("max", axes, True))
     total = (x - highest).apply("exp").reduce("sum", axes, True)
-    found = total.apply("log") + highest
+    result = total.apply("log") + highest
     if keep or x.is_scalar:
-        return found
-    shapes = tuple(tuple(d for i, d in enumerate(s) if i not in axes) for s in found.shapes)
-    return reshape(found, shapes)
+        return result
+    shapes = tuple(tuple(d for i, d in enumerate(s) if i not in axes) for s in result.shapes)
+    return reshape(result, shapes)
 
 
 def _arg(c: NodeCall) -> OnnxValue:
@@ -299,13 +299,13 @@ def _arg(c: NodeCall) -> OnnxValue:
     source = b("reverse", x, axis=axis) if c.attrs.get("select_last_index") else x
     if x.dtype in ("float16", "bfloat16", "int8", "uint8", "bool"):
         source = source.cast("float32")  # positions have the data's type, which may be too small
-    found = b(name, source, axis=axis, keepdims=keep).cast("int64").as_scalar(x.rank == 1 and not keep)
+    result = b(name, source, axis=axis, keepdims=keep).cast("int64").as_scalar(x.rank == 1 and not keep)
     if c.attrs.get("select_last_index"):
         size = x.size(axis)
         if size is None:
             raise Refused("select_last_index along an axis of open length")
-        found = float(size - 1) - found
-    return found
+        result = float(size - 1) - result
+    return result
 
 
 def _softmax(c: NodeCall) -> OnnxValue:
@@ -315,8 +315,8 @@ def _softmax(c: NodeCall) -> OnnxValue:
     if c.since >= 13 or axis == x.rank - 1:
         return _soft(b, name, x, axis)
     flat = reshape(x, tuple((*s[:axis], math.prod(s[axis:])) for s in x.shapes))
-    found = _soft(b, name, flat, axis)
-    return b("reshape_like", found, x)
+    result = _soft(b, name, flat, axis)
+    return b("reshape_like", result, x)
 
 
 def _soft(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
@@ -354,8 +354,8 @@ def _of_shape(c: NodeCall) -> OnnxValue:
     shape = tuple(c.attrs["shape"])
     if any(d < 1 for d in shape):
         raise Refused(f"shape {shape}")
-    made = c.b(_name(c), shape=shape or (1,), dtype="float32", **_options(c))
-    return made.as_scalar(not shape).cast(DTYPES.get(c.attrs["dtype"], "float32"))
+    result = c.b(_name(c), shape=shape or (1,), dtype="float32", **_options(c))
+    return result.as_scalar(not shape).cast(DTYPES.get(c.attrs["dtype"], "float32"))
 
 
 TABLE: dict[str, Translator] = {

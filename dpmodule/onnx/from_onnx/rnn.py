@@ -119,10 +119,10 @@ class _Layer:
             return whole
         sizes = [t.numel() for column in zip(*parts) for t in column]
         ends = list(itertools.accumulate(sizes))
-        places = [layer, count + layer]
+        indices = [layer, count + layer]
         return b(
             "Concat",
-            *(b("slice_axis", whole, axis=0, begin=ends[i] - sizes[i], end=ends[i]) for i in places),
+            *(b("slice_axis", whole, axis=0, begin=ends[i] - sizes[i], end=ends[i]) for i in indices),
             dim=0,
         )
 
@@ -249,8 +249,8 @@ class _DirectionStep:
     def step(self, elements: Values, states: Values) -> tuple[Values, Values]:
         """Return the output and the states after one step."""
         kind = self._layer.kind
-        made = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._plain}[kind](elements[0], states)
-        return [made[0]], made
+        result = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._plain}[kind](elements[0], states)
+        return [result[0]], result
 
     def _linear(self, x: OnnxValue, which: int) -> OnnxValue:
         b, weight, bias = self._b, self._weight[which], self._bias[which]

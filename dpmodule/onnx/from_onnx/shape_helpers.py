@@ -69,9 +69,9 @@ class _Codes:
             return None
         if j == len(self._wanted):
             return codes if _fits(self._sources, self._targets, codes) else None
-        for more, steps, made in (*self._merging(i, j), *self._plain(i, j, free)):
+        for more, steps, new in (*self._merging(i, j), *self._plain(i, j, free)):
             still = free and more != (-1,)
-            if (result := self.find(i + steps, j + made, still, codes + more)) is not None:
+            if (result := self.find(i + steps, j + new, still, codes + more)) is not None:
                 return result
         return None
 
@@ -135,9 +135,9 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
 
 def _size_source(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
     """Return a value and an axis with a given size, creating one if the size is a product of others."""
-    found = b.find_size(sizes)
-    if found is not None:
-        return found
+    result = b.find_size(sizes)
+    if result is not None:
+        return result
     known = b.all_sizes()
     for part in list(known)[:200]:
         rest = tuple(n // m for n, m in zip(sizes, part))
@@ -160,10 +160,10 @@ def _moved(b: GraphBuilder, source: tuple[OnnxValue, int], by: int) -> OnnxValue
     if by > MAX_LENGTH:
         raise Refused(f"an axis {by} elements longer than one of the inputs, expected at most {MAX_LENGTH}")
     if by > 0:
-        made: OnnxValue = b("Concat", line, b.constant(torch.zeros(by)), dim=0)
+        result: OnnxValue = b("Concat", line, b.constant(torch.zeros(by)), dim=0)
     else:
-        made = b("slice_axis", line, axis=0, begin=0, end=by)
-    return made
+        result = b("slice_axis", line, axis=0, begin=0, end=by)
+    return result
 
 
 def like_axis(x: OnnxValue, axis: int, source: tuple[OnnxValue, int]) -> OnnxValue:
@@ -269,12 +269,12 @@ def transpose(x: OnnxValue, order: Sequence[int]) -> OnnxValue:
     """Permute the axes."""
     if list(order) == list(range(x.rank)) or x.is_scalar:
         return x
-    made: OnnxValue = x.then("transpose", axes=tuple(order))
+    result: OnnxValue = x.then("transpose", axes=tuple(order))
     rank = x.rank
     if rank > 1 and list(order) == [*range(rank - 2), rank - 1, rank - 2]:
-        made = made.again()
-        made.transposed_from = x
-    return made
+        result = result.again()
+        result.transposed_from = x
+    return result
 
 
 def move_axis(x: OnnxValue, axis: int, to: int) -> OnnxValue:

@@ -105,7 +105,7 @@ class GraphTranslator:
     def nodes(self, graph: Any, names: GraphNames, versions: Mapping[str, int]) -> None:
         """Translate a graph's nodes."""
         order = self._checker.orders.get(id(graph), graph.node)
-        self._read.update(each.name for each in graph.output)
+        self._read.update(output.name for output in graph.output)
         self._read.update(*map(self._checker.reads, order))
         for node in order:
             self._node(node, names, versions)
@@ -118,10 +118,10 @@ class GraphTranslator:
                 f"more than {_MAX_NODES} nodes, including those of functions and of bodies translated twice"
             )
         if any(each is _FAILED for each in inputs):
-            made: list[Any] = [_FAILED] * len(node.output)
+            result: list[Any] = [_FAILED] * len(node.output)
         else:
-            made = self._translate_or_report(node, inputs, names, versions)
-        for name, value in zip(node.output, made):
+            result = self._translate_or_report(node, inputs, names, versions)
+        for name, value in zip(node.output, result):
             names.put(name, value)
 
     def _translate_or_report(
@@ -130,8 +130,8 @@ class GraphTranslator:
         outer = self._b.label
         self._b.label = next((name for name in node.output if name), node.name) or node.op_type
         try:
-            made = self._translate_node(node, inputs, names, versions)
-            values = list(made) if isinstance(made, (list, tuple)) else [made]
+            result = self._translate_node(node, inputs, names, versions)
+            values = list(result) if isinstance(result, (list, tuple)) else [result]
             if any(name and name in self._read for name in node.output[len(values) :]):
                 raise Refused(f"only the first {len(values)} of its outputs are supported")
         except Refused as error:
@@ -167,13 +167,13 @@ class GraphTranslator:
         )
         first = len(self._b.fresh)
         call.inputs = prepare_uint64(self._b, node.op_type, inputs)
-        made = translator(call)
+        result = translator(call)
         if not domain:
-            values = assign_types(self._b, node.op_type, schema, inputs, call.attrs, made)
-            made = values if isinstance(made, (list, tuple)) else values[0]
-        self._name(made, node, first)
+            values = assign_types(self._b, node.op_type, schema, inputs, call.attrs, result)
+            result = values if isinstance(result, (list, tuple)) else values[0]
+        self._name(result, node, first)
         del self._b.fresh[first:]
-        return made
+        return result
 
     def _name(self, made: Any, node: Any, first: int) -> None:
         """Name the node of a result after ONNX's name of the result."""
@@ -198,8 +198,8 @@ class GraphTranslator:
             names = GraphNames()
             for i, name in enumerate(function.input):
                 names.put(name, inputs[i] if i < len(inputs) else None)
-            given = {each.name: each for each in node.attribute}
-            defaults = {**usual, **{each.name: each for each in function.attribute_proto}}
+            given = {attribute.name: attribute for attribute in node.attribute}
+            defaults = {**usual, **{attribute.name: attribute for attribute in function.attribute_proto}}
             versions = versions_of(function.opset_import)
             order = self._checker.orders.get(id(function), list(function.node))
             self._read.update(function.output, *map(self._checker.reads, order))
@@ -254,22 +254,22 @@ class GraphTranslator:
                 inner.put(each.name, of_type(value, each.type.tensor_type.elem_type) if is_array else value)
             self.initializers(graph, inner, False)
             self.nodes(graph, inner, versions)
-            outputs = [inner.find(each.name) for each in graph.output]
+            outputs = [inner.find(output.name) for output in graph.output]
         finally:
             self._b.scope = outer
-        if any(each is _FAILED for each in outputs):
+        if any(output is _FAILED for output in outputs):
             raise Refused(f"its graph {graph.name!r} cannot be translated")
         return outputs
 
     def outputs(self, graph: Any, names: GraphNames) -> list[OnnxValue] | None:
         """Return the values of a graph's outputs; None if one could not be translated."""
         values = []
-        for each in graph.output:
-            value = names.find(each.name)
+        for output in graph.output:
+            value = names.find(output.name)
             if isinstance(value, list):
-                self._problems.add(f"output {each.name!r}", "it is a sequence, expected an array")
+                self._problems.add(f"output {output.name!r}", "it is a sequence, expected an array")
             elif value is not _FAILED and value is not None:
-                values.append(self._declared(each, value))
+                values.append(self._declared(output, value))
         return values if len(values) == len(graph.output) else None
 
     def _declared(self, declared: Any, value: OnnxValue) -> OnnxValue:
@@ -279,29 +279,29 @@ class GraphTranslator:
             return value
         source = value.again()
         source.entry, source.scope, source.known, source.recipe = b.entry(value), b.scope, None, None
-        made = source.cast(dtype)
+        result = source.cast(dtype)
         name = declared.name.removesuffix("_output")
-        if made.entry is not None and source.entry is not None and source.entry[0].name == name:
-            source.entry[0].name, made.entry[0].name = b.reserve(f"{name}_signed"), name
-        return made
+        if result.entry is not None and source.entry is not None and source.entry[0].name == name:
+            source.entry[0].name, result.entry[0].name = b.reserve(f"{name}_signed"), name
+        return result
 
 
 def _with_attributes(node: Any, given: Mapping[str, Any]) -> Any:
     """Return a function's node with the attributes of a call."""
     import onnx
 
-    if not any(each.ref_attr_name for each in node.attribute):
+    if not any(attribute.ref_attr_name for attribute in node.attribute):
         return node
     copied = onnx.NodeProto()
     copied.CopyFrom(node)
     del copied.attribute[:]
-    for each in node.attribute:
-        if not each.ref_attr_name:
-            copied.attribute.append(each)
-        elif each.ref_attr_name in given:
+    for attribute in node.attribute:
+        if not attribute.ref_attr_name:
+            copied.attribute.append(attribute)
+        elif attribute.ref_attr_name in given:
             copy = onnx.AttributeProto()
-            copy.CopyFrom(given[each.ref_attr_name])
-            copy.name = each.name
+            copy.CopyFrom(given[attribute.ref_attr_name])
+            copy.name = attribute.name
             copied.attribute.append(copy)
     return copied
 
@@ -315,8 +315,8 @@ def _attributes(node: Any, schema: Any) -> dict[str, Any]:
         for name, declared in schema.attributes.items()
         if declared.default_value.type
     }
-    for each in node.attribute:
-        values[each.name] = _plain(onnx.helper.get_attribute_value(each))
+    for attribute in node.attribute:
+        values[attribute.name] = _plain(onnx.helper.get_attribute_value(attribute))
     return values
 
 
@@ -325,7 +325,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated"):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return value
 
 

@@ -66,9 +66,9 @@ def prepare_uint64(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[An
 def _flip_sign_bit(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
     """Flip the highest bit, so that signed integers have the order of the unsigned ones; its own inverse."""
     lowest = b.constant(torch.tensor([-(2**63)]))
-    made = b("broadcast_add", x, lowest).as_scalar(x.is_scalar)
-    made.code = x.code
-    return made
+    result = b("broadcast_add", x, lowest).as_scalar(x.is_scalar)
+    result.code = x.code
+    return result
 
 
 def assign_types(
@@ -99,9 +99,9 @@ def of_type(value: OnnxValue, code: int) -> OnnxValue:
     code = code if is_other else 0
     if value.code == code:
         return value
-    made = value.again()
-    made.code = code
-    return made
+    result = value.again()
+    result.code = code
+    return result
 
 
 def _in_range(b: GraphBuilder, kind: str, value: OnnxValue) -> OnnxValue:
@@ -195,8 +195,8 @@ def _product(c: NodeCall) -> OnnxValue:
 
 def _convolved(c: NodeCall, x: OnnxValue, weight: OnnxValue) -> OnnxValue:
     inner = NodeCall(c.b, "Conv", [x, weight], c.attrs, c.since, [True], c.body, c.read)
-    found: OnnxValue = CONV["Conv"](inner)
-    return found
+    result: OnnxValue = CONV["Conv"](inner)
+    return result
 
 
 def _whole_conv(c: NodeCall) -> OnnxValue:

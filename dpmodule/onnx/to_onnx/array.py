@@ -21,7 +21,7 @@ FIRST, LAST = -(2**63), 2**63 - 1
 def amp_multicast(c: OperatorCall) -> list[Value]:
     """Cast arrays to the common type."""
     both = zip(c.inputs, c.dtypes, c.out_dtypes)
-    return [x.cast(wanted) for x, found, wanted in both]
+    return [x.cast(wanted) for x, output, wanted in both]
 
 
 # axes
@@ -130,21 +130,21 @@ def _cut(c: OperatorCall, value: Value, ranges: dict[int, tuple[int, int, int]])
     columns = list(zip(*ranges.values()))
     if not columns:
         return value
-    begins, ends, steps = (c.ints(*each) for each in columns)
+    begins, ends, steps = (c.ints(*column) for column in columns)
     return c.emit("Slice", value, begins, ends, c.ints(*ranges), steps)
 
 
 def _ranges(a: Any) -> dict[int, tuple[int, int, int]]:
     """Return the ranges of begin, end and step, without those of whole axes."""
     steps = a.step if a.step not in ((), (None,)) else (None,) * len(a.begin)
-    found = {}
+    outputs = {}
     for axis, (begin, end, step) in enumerate(zip(a.begin, a.end, steps)):
         step = 1 if step is None else step
         first, last = (0, LAST) if step > 0 else (LAST, FIRST)
         one = (first if begin is None else begin, last if end is None else end, step)
         if one != (0, LAST, 1):
-            found[axis] = one
-    return found
+            outputs[axis] = one
+    return outputs
 
 
 def slice_axis(c: OperatorCall) -> Value:
@@ -177,9 +177,9 @@ def slice_assign(c: OperatorCall) -> Value:
     shape = shape_value(c, dims)
     count = c.emit("ReduceProd", shape, keepdims=0)
     numbers = c.emit("Range", c.const(0, "int64"), count, c.const(1, "int64"))
-    places = _cut(c, c.emit("Reshape", numbers, shape), _ranges(c.a))
-    part = c.inputs[1:] or (c.emit("Expand", c.const(c.a.scalar), c.emit("Shape", places)),)
-    flat = [x.reshape(-1) for x in (c.inputs[0], places, *part)]
+    indices = _cut(c, c.emit("Reshape", numbers, shape), _ranges(c.a))
+    part = c.inputs[1:] or (c.emit("Expand", c.const(c.a.scalar), c.emit("Shape", indices)),)
+    flat = [x.reshape(-1) for x in (c.inputs[0], indices, *part)]
     return reshape(c, c.emit("ScatterElements", *flat, axis=0), dims)
 
 
@@ -199,8 +199,8 @@ def constant(c: OperatorCall) -> Value:
     """Write the operator's result as a constant."""
     env = Env(torch.device("cpu"), None, False, (c.numbers(c.out_shapes[0]),))
     op: Any = c.node.op
-    made = op.run(c.a, env)
-    array = (made.float() if made.dtype == torch.bfloat16 else made).numpy()
+    output = op.run(c.a, env)
+    array = (output.float() if output.dtype == torch.bfloat16 else output).numpy()
     return c.const(array, c.out_dtypes[0])
 
 
@@ -242,8 +242,8 @@ def pick(c: OperatorCall) -> Value:
     index = _limited(c, axis, getattr(c.a, "mode", "clip"))
     if len(c.shapes[1]) < rank:
         index = index.unsqueeze(axis)
-    found = c.emit("GatherElements", c.inputs[0], index, axis=axis)
-    return found if getattr(c.a, "keepdims", False) or rank == 1 else found.squeeze(axis)
+    output = c.emit("GatherElements", c.inputs[0], index, axis=axis)
+    return output if getattr(c.a, "keepdims", False) or rank == 1 else output.squeeze(axis)
 
 
 def _hits(index: Value, count: int | str) -> Value:
@@ -265,8 +265,8 @@ def one_hot(c: OperatorCall) -> Value:
 
 def scatter_elements(c: OperatorCall) -> Value:
     """ScatterElements of one element in each row."""
-    places, values = _whole(c, 2).unsqueeze(1), term(c, 1, c.dtypes[0]).unsqueeze(1)
-    return c.emit("ScatterElements", c.inputs[0], places, values, axis=1)
+    indices, values = _whole(c, 2).unsqueeze(1), term(c, 1, c.dtypes[0]).unsqueeze(1)
+    return c.emit("ScatterElements", c.inputs[0], indices, values, axis=1)
 
 
 def where(c: OperatorCall) -> Value:
@@ -285,9 +285,9 @@ def _rows(c: OperatorCall, i: int) -> Value:
 
 def gather_nd(c: OperatorCall) -> Value:
     """GatherND."""
-    found: Value = c.emit("GatherND", c.inputs[0], _rows(c, 1))
+    output: Value = c.emit("GatherND", c.inputs[0], _rows(c, 1))
     single = len(c.shapes[1]) == 1 and c.shapes[1][0] == len(c.shapes[0])
-    return found.unsqueeze(0) if single else found
+    return output.unsqueeze(0) if single else output
 
 
 def scatter_nd(c: OperatorCall) -> Value:
@@ -312,8 +312,8 @@ def scatter_add_nd(c: OperatorCall) -> Value:
     shape = c.numbers(c.out_shapes[0])
     axes = c.length(0, index)
     steps = [prod(shape[i + 1 : axes]) for i in range(axes)]
-    places = (_rows(c, index) * np.array(steps)).reduce("ReduceSum", -1)
-    flat = places.reshape(-1)
+    indices = (_rows(c, index) * np.array(steps)).reduce("ReduceSum", -1)
+    flat = indices.reshape(-1)
     kind = computed_in("MatMul", c.opset, c.dtypes[0])
     rest = prod(shape[axes:])
     data = c.inputs[part].reshape(-1, rest).cast(kind)
@@ -344,11 +344,11 @@ def ravel_multi_index(c: OperatorCall) -> Value:
 
 def unravel_index(c: OperatorCall) -> Value:
     """Convert flat indices to indices along several axes."""
-    rest, found = _whole(c, 0), []
+    rest, output = _whole(c, 0), []
     for side in reversed(c.a.shape[1:]):
-        found.append(rest.then("Mod", side, fmod=1).unsqueeze(0))
+        output.append(rest.then("Mod", side, fmod=1).unsqueeze(0))
         rest = rest / side
-    return result(rest.unsqueeze(0).concat(found[::-1], 0))
+    return result(rest.unsqueeze(0).concat(output[::-1], 0))
 
 
 def retain(c: OperatorCall) -> Value:
@@ -375,9 +375,9 @@ def histogram(c: OperatorCall) -> tuple[Value, Value]:
         even = (steps * high + (count - steps) * low) / count
         edges = c.const(even)
     values = c.inputs[0].reshape(-1, 1).cast(kind)
-    found = edges.cast(kind)
-    reached = values.then("GreaterOrEqual", found.slice(0, 0, count))
-    beyond = values.then("Greater", found.slice(0, count, count + 1))
+    output = edges.cast(kind)
+    reached = values.then("GreaterOrEqual", output.slice(0, 0, count))
+    beyond = values.then("Greater", output.slice(0, count, count + 1))
     above = reached.concat([beyond], 1).cast("int64").reduce("ReduceSum", 0)
     return above.slice(0, 0, count) - above.slice(0, 1, count + 1), edges
 

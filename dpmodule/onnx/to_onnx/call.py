@@ -272,8 +272,8 @@ class OperatorCall:
         if code is not None:
             return [dtype_of(code)]
         source = inputs[_OF_INPUT.get(operator, 0)] if inputs else ""
-        found = self.dtypes[0] if isinstance(source, str) else source.dtype
-        return [found, "int64"] if operator == "TopK" else [found]
+        output = self.dtypes[0] if isinstance(source, str) else source.dtype
+        return [output, "int64"] if operator == "TopK" else [output]
 
     def const(self, value: Any, dtype: str | None = None) -> Value:
         """Return a constant of any shape, by default in the type of the first input."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ...ops.contrib.multibox import multibox_prior as priors
-from ...ops.contrib.proposal import anchors_of
+from ...ops.contrib.proposal import anchor_grid
 from .call import OperatorCall, Value
 from .common import reshape, result, shape_value
 
@@ -110,14 +110,14 @@ def box_iou(c: OperatorCall) -> Value:
     areas = _area(c, one, c.a.format) + _area(c, other, c.a.format)
     share = common / (areas - common)
     meets = common > 0.0
-    found = meets.choose(share, 0.0)
-    return result(reshape(c, found, c.out_shapes[0]))
+    output = meets.choose(share, 0.0)
+    return result(reshape(c, output, c.out_shapes[0]))
 
 
 def _sorted(c: OperatorCall, scores: Value, count: int) -> tuple[Value, Value]:
     """Return the `count` highest scores (B, N) and their indices; equal ones keep their order."""
-    values, places = c.emit("TopK", scores, c.ints(count), outputs=2, axis=1)
-    return values, places
+    values, indices = c.emit("TopK", scores, c.ints(count), outputs=2, axis=1)
+    return values, indices
 
 
 def _ranks(c: OperatorCall, count: int) -> Value:
@@ -142,9 +142,9 @@ def _suppressed(
         c.const([min(threshold, 1.0)], F4),
         c.const([0.5], F4),
     )
-    places = c.emit("Gather", chosen, c.ints(0, 2), axis=1)
+    indices = c.emit("Gather", chosen, c.ints(0, 2), axis=1)
     none = ranks * 0.0
-    return c.emit("ScatterND", none, places, c.emit("GatherND", ranks, places))
+    return c.emit("ScatterND", none, indices, c.emit("GatherND", ranks, indices))
 
 
 def box_nms(c: OperatorCall) -> Value:
@@ -164,12 +164,12 @@ def box_nms(c: OperatorCall) -> Value:
     if a.id_index >= 0 and not a.force_suppress:
         by_class = _by_own_class(c, rows, by_class, count)
     kept = _suppressed(c, corners, by_class, ranks, float(np.float32(a.overlap_thresh)), count)
-    order, places = _sorted(c, kept, count)
+    order, indices = _sorted(c, kept, count)
     stays = (order > 0.0).unsqueeze(2)
-    found = stays.choose(_picked(c, rows, places), -1.0)
+    output = stays.choose(_picked(c, rows, indices), -1.0)
     if a.in_format != a.out_format:
-        found = _converted(c, found)
-    return result(found if len(shape) == 3 else reshape(c, found, shape, None))
+        output = _converted(c, output)
+    return result(output if len(shape) == 3 else reshape(c, output, shape, None))
 
 
 def _candidates(c: OperatorCall, data: Value, count: int) -> tuple[Value, Value]:
@@ -193,8 +193,8 @@ def _by_own_class(c: OperatorCall, rows: Value, ranks: Value, count: int) -> Val
     """Return ranks (B, N, N), in which the row of the first box of each class has the ranks of its class."""
     kind = rows.gather(c.a.id_index, 2).cast("int64")
     same = kind.unsqueeze(2).equals(kind.unsqueeze(1))
-    place = c.const(np.arange(count), "int64")
-    earlier = same & (place < c.const(np.arange(count)[:, None], "int64"))
+    position = c.const(np.arange(count), "int64")
+    earlier = same & (position < c.const(np.arange(count)[:, None], "int64"))
     repeated = earlier.cast(F4).reduce("ReduceMax", 2, keepdims=True)
     first = repeated.equals(0.0)
     return (same & first).choose(ranks, 0.0)
@@ -235,8 +235,8 @@ def multibox_detection(c: OperatorCall) -> Value:
     rows = _picked(c, c.emit("Concat", kind.unsqueeze(2), score.unsqueeze(2), boxes, axis=2), order)
     if suppresses:
         rows = _unmarked(c, rows, filled, count, classes - 1)
-    found = filled.unsqueeze(2).choose(rows, -1.0)
-    return result(found)
+    output = filled.unsqueeze(2).choose(rows, -1.0)
+    return result(output)
 
 
 def _detection_order(
@@ -294,19 +294,19 @@ def proposal(c: OperatorCall) -> list[Value] | Value:
     height, width = c.length(2), c.length(3)
     count = c.length(1) // 2
     scores, moves, info = _floats(c)
-    anchors = anchors_of(a, height, width, torch.empty(())).numpy()
+    anchors = anchor_grid(a, height, width, torch.empty(())).numpy()
     boxes = _proposed(c, moves, info, anchors)
-    boxes, found = _scored(c, boxes, scores, info, (height, width, count))
+    boxes, output = _scored(c, boxes, scores, info, (height, width, count))
     every = len(anchors)
     before = min(a.rpn_pre_nms_top_n, every) if a.rpn_pre_nms_top_n > 0 else every
-    best, order = _sorted(c, found, before)
+    best, order = _sorted(c, output, before)
     boxes = _picked(c, boxes, order)
-    places = _chosen(c, boxes, before)
-    rois = _picked(c, boxes, places).reshape(-1, 4)
+    indices = _chosen(c, boxes, before)
+    rois = _picked(c, boxes, indices).reshape(-1, 4)
     rois = c.emit("Concat", _image_numbers(c, scores), rois, axis=1)
     if not a.output_score:
         return result(rois)
-    score = c.emit("GatherElements", best, places, axis=1).reshape(-1, 1)
+    score = c.emit("GatherElements", best, indices, axis=1).reshape(-1, 1)
     return [result(rois), result(score, 1)]
 
 
@@ -366,11 +366,11 @@ def _chosen(c: OperatorCall, boxes: Value, before: int) -> Value:
     ranks = like + _ranks(c, before)
     threshold = float(np.float32(c.a.threshold))
     kept = _suppressed(c, wider, ranks.unsqueeze(1), ranks, threshold, min(post, before))
-    marks, places = _sorted(c, kept, before)
+    marks, indices = _sorted(c, kept, before)
     left = (marks > 0.0).cast("int64")
     number = left.reduce("ReduceSum", 1, keepdims=True)
     turns = c.emit("Mod", c.const(np.arange(post)[None], "int64"), number)
-    return c.emit("GatherElements", places, turns, axis=1)
+    return c.emit("GatherElements", indices, turns, axis=1)
 
 
 def _image_numbers(c: OperatorCall, scores: Value) -> Value:
@@ -395,8 +395,8 @@ def bipartite_matching(c: OperatorCall) -> list[Value]:
     start = [scores, none + minus, none_of_columns + minus]
     pairs = min(rows, columns, *([a.topk + 1] if a.topk > 0 else []))
     body = _matching_step(c, rows, columns)
-    _, *found = c.emit("Loop", c.const(pairs, "int64"), "", *start, outputs=3, body=body)
-    return [result(reshape(c, each, dims), i) for i, (each, dims) in enumerate(zip(found, c.out_shapes))]
+    _, *output = c.emit("Loop", c.const(pairs, "int64"), "", *start, outputs=3, body=body)
+    return [result(reshape(c, each, dims), i) for i, (each, dims) in enumerate(zip(output, c.out_shapes))]
 
 
 def _matching_step(c: OperatorCall, rows: int, columns: int) -> Any:
@@ -404,11 +404,11 @@ def _matching_step(c: OperatorCall, rows: int, columns: int) -> Any:
     inner.argument("int64", ())
     go_on = inner.argument("bool", ())
     dims = [("images", rows, columns), ("images", rows), ("images", columns)]
-    scores, of_rows, of_columns = (inner.argument(F4, each) for each in dims)
+    scores, of_rows, of_columns = (inner.argument(F4, dim) for dim in dims)
     flat = scores.reshape(-1, rows * columns)
     best = flat.reduce("ReduceMax", 1, keepdims=True) > -np.inf
-    place, width = flat.then("ArgMax", axis=1, keepdims=1), inner.const(columns, "int64")
-    row, column = place / width, place.then("Mod", width)
+    position, width = flat.then("ArgMax", axis=1, keepdims=1), inner.const(columns, "int64")
+    row, column = position / width, position.then("Mod", width)
     hits = [best & at.equals(np.arange(count)[None]) for at, count in ((row, rows), (column, columns))]
     used = hits[0].unsqueeze(2) | hits[1].unsqueeze(1)
     left = used.choose(-np.inf, scores)

@@ -33,8 +33,8 @@ def image_normalize(c: OperatorCall) -> Value:
     )
     kind = c.dtypes[0]
     x = c.inputs[0].cast(F4)
-    found = (x - mean) / std
-    return found.cast(kind)
+    output = (x - mean) / std
+    return output.cast(kind)
 
 
 def image_crop(c: OperatorCall) -> Value:
@@ -57,17 +57,17 @@ def image_adjust_lighting(c: OperatorCall) -> Value:
     if c.length(2) == 1:
         return x
     added = np.array(PCA, "f4") @ np.array(c.a.alpha, "f4")
-    found = (x.cast(F4)) + c.const(added, F4)
+    output = (x.cast(F4)) + c.const(added, F4)
     if kind == "uint8":
-        found = c.emit("Clip", found, c.const(0.0, F4), c.const(255.0, F4))
-    return found.cast(kind)
+        output = c.emit("Clip", output, c.const(0.0, F4), c.const(255.0, F4))
+    return output.cast(kind)
 
 
 def image_border(c: OperatorCall) -> Value:
     """Gather pixels; the constant is an additional last one."""
     a, (height, width, channels) = c.a, c.numbers(c.shapes[0])
-    places = torch.arange(height * width, dtype=torch.float64).view(height, width, 1)
-    index = make_border(places, a.top, a.bot, a.left, a.right, a.type, (height * width,))
+    indices = torch.arange(height * width, dtype=torch.float64).view(height, width, 1)
+    index = make_border(indices, a.top, a.bot, a.left, a.right, a.type, (height * width,))
     # one pixel below a row of the constant
     border = make_border(torch.zeros((1, 1, channels)), 1, 0, 0, 0, 0, a.values or (a.value,) * channels)
     pixels = c.inputs[0].reshape(-1, channels)
@@ -112,8 +112,8 @@ def _mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int], method: 
     down = c.emit(
         "MatMul", c.const(_matrix(old[0], new[0], method, 0), wide), c.emit("Transpose", across, perm=order)
     )
-    found: Value = c.emit("Transpose", down, perm=order)
-    return found.cast(c.dtypes[0])
+    output: Value = c.emit("Transpose", down, perm=order)
+    return output.cast(c.dtypes[0])
 
 
 def _whole_mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int]) -> Value:
@@ -133,8 +133,8 @@ def _whole_mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int]) ->
         product = part * c.const(weights.numpy()[:, None, None], kind)
         parts.append(product / (1 << 16))
     total = c.emit("Add", *parts) + 2
-    found = c.emit("Clip", total / 4, c.const(0, kind), c.const(255, kind))
-    return found.cast("uint8")
+    output = c.emit("Clip", total / 4, c.const(0, kind), c.const(255, kind))
+    return output.cast("uint8")
 
 
 @cache
@@ -244,8 +244,8 @@ def _sampled_at(
 @in_floats(half=False)
 def grid_sample(c: OperatorCall) -> Value:
     """GridSample."""
-    x, places = c.inputs
-    return _sampled_at(c, x, places, c.a.mode, c.a.padding_mode, c.a.align_corners)
+    x, indices = c.inputs
+    return _sampled_at(c, x, indices, c.a.mode, c.a.padding_mode, c.a.align_corners)
 
 
 def _affine_grid(c: OperatorCall, theta: Value) -> Value:
@@ -294,7 +294,7 @@ def roi_align(c: OperatorCall) -> Value:
     high, wide = c.a.pooled_size
     columns = c.ints(1)
     image = c.emit("Gather", c.inputs[1], c.const(0, "int64"), axis=1)
-    found = c.emit(
+    output = c.emit(
         "RoiAlign",
         c.inputs[0],
         c.emit("Slice", c.inputs[1], columns, c.ints(5), columns),
@@ -306,9 +306,9 @@ def roi_align(c: OperatorCall) -> Value:
         coordinate_transformation_mode=_alignment(c),
     )
     if c.a.position_sensitive:
-        found = _own_channels(c, found, c.out_shapes[0])
+        output = _own_channels(c, output, c.out_shapes[0])
     outside = image.unsqueeze(1, 2, 3) < 0.0
-    return outside.choose(0.0, found)
+    return outside.choose(0.0, output)
 
 
 def _alignment(c: OperatorCall) -> str | None:

@@ -78,11 +78,11 @@ def _product(c: OperatorCall) -> Value:
     left, right = (_to_end(c, x) for x in _matrices(c)[:2])
     left = _flipped(left, rank) if c.a.transpose_a else left
     right = _flipped(right, rank) if c.a.transpose_b else right
-    found: Value = left.then("MatMul", right) * c.a.alpha
+    output: Value = left.then("MatMul", right) * c.a.alpha
     at = c.a.axis % rank
     order = list(range(rank - 2))
     order.insert(at, rank - 2)
-    return found.transpose(*order, rank - 1)
+    return output.transpose(*order, rank - 1)
 
 
 def linalg_syrk(c: OperatorCall) -> Value:
@@ -116,8 +116,8 @@ def _numbers(c: OperatorCall) -> np.ndarray:
 
 def linalg_extractdiag(c: OperatorCall) -> Value:
     """Extract a diagonal of matrices."""
-    places = np.diagonal(_numbers(c), c.a.offset)
-    return elements(c.inputs[0], c.shapes[0], places)
+    indices = np.diagonal(_numbers(c), c.a.offset)
+    return elements(c.inputs[0], c.shapes[0], indices)
 
 
 def _places(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -137,31 +137,31 @@ def linalg_extracttrian(c: OperatorCall) -> Value:
 def linalg_maketrian(c: OperatorCall) -> Value:
     """Build matrices from the elements of a triangle."""
     size = c.numbers(c.out_shapes[0][-1:])[0]
-    places = np.zeros((size, size), int)
+    indices = np.zeros((size, size), int)
     rows, columns = _places(c, size)
-    places[rows, columns] = np.arange(1, len(rows) + 1)
-    return matrices(c, places)
+    indices[rows, columns] = np.arange(1, len(rows) + 1)
+    return matrices(c, indices)
 
 
 def linalg_sumlogdiag(c: OperatorCall) -> Value:
     """Sum of the logarithms of the diagonal."""
     diagonal = elements(term(c, 0), c.shapes[0], np.diagonal(_numbers(c)))
-    found = diagonal.then("Log").reduce("ReduceSum", -1)
-    return result(found.unsqueeze(0) if len(c.shapes[0]) == 2 else found)
+    output = diagonal.then("Log").reduce("ReduceSum", -1)
+    return result(output.unsqueeze(0) if len(c.shapes[0]) == 2 else output)
 
 
 # determinants
 
 
 def _determinant(c: OperatorCall) -> Value:
-    found = term(c, 0, "float32").then("Det")
-    return found.unsqueeze(0) if len(c.shapes[0]) == 2 else found
+    output = term(c, 0, "float32").then("Det")
+    return output.unsqueeze(0) if len(c.shapes[0]) == 2 else output
 
 
 def linalg_slogdet(c: OperatorCall) -> tuple[Value, Value]:
     """Sign of Det, and logarithm of its magnitude."""
-    found = _determinant(c)
-    return result(found.then("Sign")), result(abs(found).then("Log"), 1)
+    output = _determinant(c)
+    return result(output.then("Sign")), result(abs(output).then("Log"), 1)
 
 
 # elimination
@@ -179,15 +179,15 @@ def _side(c: OperatorCall, axis: int = -1, i: int = 0) -> int:
 
 def _solved(triangle: Value, right: Value, size: int, lower: bool) -> Value:
     """Solve ``triangle @ X = right`` by substitution, row by row."""
-    found: list[Value] = []
+    outputs: list[Value] = []
     for i in range(size) if lower else reversed(range(size)):
         row, rest = triangle.slice(-2, i, i + 1), right.slice(-2, i, i + 1)
-        if found:
+        if outputs:
             known = row.slice(-1, 0, i) if lower else row.slice(-1, i + 1, size)
-            rest = rest - known.then("MatMul", found[0].concat(found[1:], -2))
+            rest = rest - known.then("MatMul", outputs[0].concat(outputs[1:], -2))
         step = rest / row.slice(-1, i, i + 1)
-        found = [*found, step] if lower else [step, *found]
-    return found[0].concat(found[1:], -2)
+        outputs = [*outputs, step] if lower else [step, *outputs]
+    return outputs[0].concat(outputs[1:], -2)
 
 
 def linalg_trsm(c: OperatorCall) -> Value:
@@ -198,8 +198,8 @@ def linalg_trsm(c: OperatorCall) -> Value:
     if c.a.transpose != c.a.rightside:
         triangle = _flipped(triangle, rank)
     right = _flipped(right, rank) if c.a.rightside else right
-    found = _solved(triangle, right, size, c.a.lower != (c.a.transpose != c.a.rightside))
-    return result(_flipped(found, rank) if c.a.rightside else found)
+    output = _solved(triangle, right, size, c.a.lower != (c.a.transpose != c.a.rightside))
+    return result(_flipped(output, rank) if c.a.rightside else output)
 
 
 def linalg_potrf(c: OperatorCall) -> Value:
@@ -215,8 +215,8 @@ def linalg_potrf(c: OperatorCall) -> Value:
         column = c.const(below, "bool").choose(column / root, 0)
         columns.append(column)
         x = x - column.then("MatMul", _flipped(column, rank))
-    found = columns[0].concat(columns[1:], -1)
-    return result(found if c.a.lower else _flipped(found, rank))
+    output = columns[0].concat(columns[1:], -1)
+    return result(output if c.a.lower else _flipped(output, rank))
 
 
 def linalg_potri(c: OperatorCall) -> Value:
@@ -259,8 +259,8 @@ def linalg_gelqf(c: OperatorCall) -> tuple[Value, Value]:
     """Factors L and Q, by reflections."""
     rank, size, length = len(c.shapes[0]), _side(c, -2), c.length(-1)
     upper, turn = _reflections(_flipped(term(c, 0, "float64"), rank), rank, size, length)
-    found = _flipped(_triangle_of(upper, size), rank)
-    return result(turn.slice(-2, 0, size)), result(found, 1)
+    output = _flipped(_triangle_of(upper, size), rank)
+    return result(turn.slice(-2, 0, size)), result(output, 1)
 
 
 def _triangle_of(upper: Value, size: int) -> Value:

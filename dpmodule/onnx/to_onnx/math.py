@@ -31,12 +31,12 @@ def _common_type(c: OperatorCall) -> str:
 def _operands(c: OperatorCall, dtype: str) -> tuple[Value, Value]:
     """Return both operands in a type; one may be the attribute ``scalar``."""
     met = _common_type(c)
-    found = [term(c, i, met).cast(dtype) for i in range(len(c.inputs))]
-    if len(found) == 1:
+    outputs = [term(c, i, met).cast(dtype) for i in range(len(c.inputs))]
+    if len(outputs) == 1:
         number = c.const(_number(c, met), dtype)
         reverse = c.node.op is not None and c.node.op.onnx is not None and c.node.op.onnx.scalar == "first"
-        found = [number, *found] if reverse else [*found, number]
-    return found[0], found[1]
+        outputs = [number, *outputs] if reverse else [*outputs, number]
+    return outputs[0], outputs[1]
 
 
 def _number(c: OperatorCall, dtype: str) -> float:
@@ -117,7 +117,7 @@ def power(c: OperatorCall) -> Value:
 
 def hypot(c: OperatorCall) -> Value:
     """Square root of the sum of squares, without overflow."""
-    left, right = (abs(each) for each in _operands(c, working_type(_common_type(c))))
+    left, right = (abs(operand) for operand in _operands(c, working_type(_common_type(c))))
     more, less = left.then("Max", right), left.then("Min", right)
     ratio = more.equals(less).choose(1, less / more)
     return result(more * (ratio * ratio + 1).then("Sqrt"))
@@ -137,7 +137,7 @@ def not_equal(c: OperatorCall) -> Value:
 
 def logic(c: OperatorCall) -> Value:
     """And, Or or Xor of elements that are not 0."""
-    left, right = (each.cast("bool") for each in _operands(c, _common_type(c)))
+    left, right = (operand.cast("bool") for operand in _operands(c, _common_type(c)))
     return result(left.then(c.type, right))
 
 
@@ -181,8 +181,8 @@ def whole(c: OperatorCall) -> Value:
 def sign(c: OperatorCall) -> Value:
     """Sign, with 0 for NaN."""
     x = term(c, 0, computed_in("Where", c.opset, c.dtypes[0]))
-    found = x.then("Sign")
-    return result(x.equals(x).choose(found, 0) if "float" in x.dtype else found)
+    output = x.then("Sign")
+    return result(x.equals(x).choose(output, 0) if "float" in x.dtype else output)
 
 
 def trunc(c: OperatorCall) -> Value:
@@ -283,8 +283,8 @@ def smooth_l1(c: OperatorCall) -> Value:
 
 def gamma(c: OperatorCall) -> Value:
     """Gamma function; integers give integers."""
-    found = gamma_of(term(c, 0, "float64"))
-    return result(found if "float" in c.dtypes[0] else found.then("Round"))
+    output = gamma_of(term(c, 0, "float64"))
+    return result(output if "float" in c.dtypes[0] else output.then("Round"))
 
 
 _CENTRE = """
@@ -299,8 +299,8 @@ _TAIL = """
 
 def _polynomial(x: Value, coefficients: tuple[float, ...]) -> Value:
     total = x * coefficients[0] + coefficients[1]
-    for each in coefficients[2:]:
-        total = total * x + each
+    for coefficient in coefficients[2:]:
+        total = total * x + coefficient
     return total
 
 
@@ -312,10 +312,10 @@ def erfinv(c: OperatorCall) -> Value:
     x = term(c, 0, "float64")
     w = -((1 - x) * (1 + x)).then("Log")
     near, far = (tuple(map(float, text.split())) for text in (_CENTRE, _TAIL))
-    found = (w < 5).choose(_polynomial(w - 2.5, near), _polynomial(w.then("Sqrt") - 3, far))
+    output = (w < 5).choose(_polynomial(w - 2.5, near), _polynomial(w.then("Sqrt") - 3, far))
     if c.dtypes[0] == "float64":
-        found = (w < 16).choose(found, _erfinv_tail(1 - abs(x), w))
-    return result(abs(x).equals(1).choose(x * math.inf, found * x))
+        output = (w < 16).choose(output, _erfinv_tail(1 - abs(x), w))
+    return result(abs(x).equals(1).choose(x * math.inf, output * x))
 
 
 def _erfinv_tail(rest: Value, w: Value) -> Value:
@@ -323,12 +323,12 @@ def _erfinv_tail(rest: Value, w: Value) -> Value:
 
     Computed by repeated substitution into the asymptotic series of erfc.
     """
-    found = w.then("Sqrt")
+    output = w.then("Sqrt")
     for _ in range(4):
-        part = 1 / (found * found)
+        part = 1 / (output * output)
         series = _polynomial(part, (-1.875, 0.75, -0.5, 1.0))
-        found = (series / (rest * found) * math.pi**-0.5).then("Log").then("Sqrt")
-    return found
+        output = (series / (rest * output) * math.pi**-0.5).then("Log").then("Sqrt")
+    return output
 
 
 # reductions
@@ -346,8 +346,8 @@ def _axes(c: OperatorCall, given: Sequence[int] | None, exclude: bool = False) -
 def _over(x: Value, operator: str, axes: Sequence[int], keepdims: bool) -> Value:
     """Reduce; a scalar becomes an array of one element."""
     single = not keepdims and len(axes) == len(x.c.shapes[0])
-    found = x.reduce(operator, *axes, keepdims=keepdims)
-    return found.unsqueeze(0) if single else found
+    output = x.reduce(operator, *axes, keepdims=keepdims)
+    return output.unsqueeze(0) if single else output
 
 
 def _reduced(c: OperatorCall, operator: str, dtype: str) -> Value:
@@ -382,8 +382,11 @@ def moments(c: OperatorCall) -> tuple[Value, Value]:
     axes, x = _axes(c, c.a.axes), term(c, 0)
     mean = x.reduce("ReduceMean", *axes, keepdims=True)
     apart = x - mean
-    found = _over(x, "ReduceMean", axes, c.a.keepdims), _over(apart * apart, "ReduceMean", axes, c.a.keepdims)
-    return result(found[0]), result(found[1], 1)
+    outputs = (
+        _over(x, "ReduceMean", axes, c.a.keepdims),
+        _over(apart * apart, "ReduceMean", axes, c.a.keepdims),
+    )
+    return result(outputs[0]), result(outputs[1], 1)
 
 
 def _place(c: OperatorCall, operator: str) -> Value:
@@ -391,12 +394,12 @@ def _place(c: OperatorCall, operator: str) -> Value:
     x = term(c, 0, computed_in(operator, c.opset, c.dtypes[0]))
     if c.a.axis is None:
         flat = x.reshape(-1)
-        found = flat.then(operator, axis=0, keepdims=0)
-        return reshape(c, result(found), c.out_shapes[0])
+        output = flat.then(operator, axis=0, keepdims=0)
+        return reshape(c, result(output), c.out_shapes[0])
     rank = len(c.shapes[0])
     kept = int(c.a.keepdims or rank == 1)
-    found = x.then(operator, axis=normal_axis(c.a.axis, rank), keepdims=kept)
-    return result(found)
+    output = x.then(operator, axis=normal_axis(c.a.axis, rank), keepdims=kept)
+    return result(output)
 
 
 def argmax_channel(c: OperatorCall) -> Value:
@@ -424,18 +427,18 @@ def _ordered(c: OperatorCall, count: int, ascending: bool) -> tuple[Value, Value
         many = c.emit("Shape", x)
     else:
         many = shape_value(c, (c.shapes[0][axis],))
-    values, places = c.emit("TopK", x, many, axis=axis, largest=int(not ascending), sorted=1, outputs=2)
-    return values, places, axis
+    values, indices = c.emit("TopK", x, many, axis=axis, largest=int(not ascending), sorted=1, outputs=2)
+    return values, indices, axis
 
 
 def topk(c: OperatorCall) -> Value | tuple[Value, Value]:
     """First values in order, their indices, both, or a mask."""
-    values, places, axis = _ordered(c, c.a.k, c.a.is_ascend)
+    values, indices, axis = _ordered(c, c.a.k, c.a.is_ascend)
     if c.a.ret_typ == "mask":
-        return _mask(c, places, axis)
+        return _mask(c, indices, axis)
     if c.a.ret_typ == "indices":
-        return result(places)
-    return (result(values), result(places, 1)) if c.a.ret_typ == "both" else result(values)
+        return result(indices)
+    return (result(values), result(indices, 1)) if c.a.ret_typ == "both" else result(values)
 
 
 def _mask(c: OperatorCall, places: Value, axis: int) -> Value:
@@ -445,8 +448,8 @@ def _mask(c: OperatorCall, places: Value, axis: int) -> Value:
     size = c.emit("ReduceProd", shape, keepdims=1) if flat else shape
     zeros = c.emit("Expand", c.const(0), size)
     ones = c.emit("Expand", c.const(1), c.emit("Shape", places))
-    found = c.emit("ScatterElements", zeros, places, ones, axis=axis)
-    return reshape(c, found, c.out_shapes[0]) if flat else found
+    output = c.emit("ScatterElements", zeros, places, ones, axis=axis)
+    return reshape(c, output, c.out_shapes[0]) if flat else output
 
 
 def cumsum(c: OperatorCall) -> Value:

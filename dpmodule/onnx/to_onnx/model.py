@@ -73,10 +73,10 @@ def to_model(
 
 def _check_parameters(graph: Graph, shapes: Mapping[str, tuple[int, ...]], inputs: ModelInputs) -> None:
     """Reject parameters whose shapes differ from those inferred from the inputs."""
-    found = infer_shapes(graph, concrete(inputs.shapes, inputs.sizes))
+    output = infer_shapes(graph, concrete(inputs.shapes, inputs.sizes))
     wrong = []
     for node in graph.inputs:
-        wanted, shape = found[node][0], shapes.get(node.name)
+        wanted, shape = output[node][0], shapes.get(node.name)
         if wanted is not None and shape is not None and not _fits(shape, wanted):
             wrong.append(f"params has {node.name!r} of shape {shape}, but the symbol expects {wanted}")
     if wrong:
@@ -103,13 +103,13 @@ def fold_batchnorms(graph: Graph, arrays: Mapping[str, NDArray]) -> tuple[Graph,
     Args:
         arrays: its parameters and auxiliary states by name; not modified.
     """
-    found = dict(arrays)
+    outputs = dict(arrays)
     replaced: dict[Node, Node] = {}
     for node in graph.nodes:
         layer = _layer_of(node, graph, arrays)
         if layer is not None:
             data = replaced[layer.inputs[0][0]], layer.inputs[0][1]
-            replaced[node] = _folded(node, layer, data, found)
+            replaced[node] = _folded(node, layer, data, outputs)
             continue
         inputs = tuple((replaced[child], i) for child, i in node.inputs)
         replaced[node] = node
@@ -117,7 +117,7 @@ def fold_batchnorms(graph: Graph, arrays: Mapping[str, NDArray]) -> tuple[Graph,
             replaced[node] = Node(
                 node.op, node.name, node.params, node.attrs, inputs, node.source, node.subgraphs
             )
-    return Graph(tuple((replaced[node], i) for node, i in graph.heads)), found
+    return Graph(tuple((replaced[node], i) for node, i in graph.heads)), outputs
 
 
 def _layer_of(norm: Node, graph: Graph, arrays: Mapping[str, NDArray]) -> Node | None:
@@ -129,8 +129,8 @@ def _layer_of(norm: Node, graph: Graph, arrays: Mapping[str, NDArray]) -> Node |
         return None
     vectors = [child.name for child, _ in norm.inputs[1:]]
     weights = [child for child, _ in layer.inputs[1:]]
-    known = all(name in arrays for name in (*vectors, *(each.name for each in weights)))
-    alone = graph.readers[layer] == [norm] and all(graph.readers[each] == [layer] for each in weights)
+    known = all(name in arrays for name in (*vectors, *(weight.name for weight in weights)))
+    alone = graph.readers[layer] == [norm] and all(graph.readers[weight] == [layer] for weight in weights)
     is_head = any(head is layer for head, _ in graph.heads)
     return layer if known and alone and not is_head else None
 

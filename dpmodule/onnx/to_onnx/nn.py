@@ -45,8 +45,8 @@ def _through_first(c: OperatorCall, operator: str, **attributes: Any) -> Value:
     last = channels_last(c.a.layout)
     if last:
         x, weight = (move_axis(c, value, rank, -1, 1) for value in (x, weight))
-    found = c.emit(operator, x, weight, *bias, **attributes)
-    return move_axis(c, found, rank, 1, -1) if last else found
+    output = c.emit(operator, x, weight, *bias, **attributes)
+    return move_axis(c, output, rank, 1, -1) if last else output
 
 
 @in_floats()
@@ -74,8 +74,8 @@ def _window_filters(c: OperatorCall, channels: int) -> Value:
 def im2col(c: OperatorCall) -> Value:
     """Conv of each channel with filters that each select one element of the window."""
     channels = c.length(1)
-    found: Value = c.emit("Conv", c.inputs[0], _window_filters(c, channels), **windows(c), group=channels)
-    return found.reshape(0, channels * prod(c.a.kernel), -1)
+    output: Value = c.emit("Conv", c.inputs[0], _window_filters(c, channels), **windows(c), group=channels)
+    return output.reshape(0, channels * prod(c.a.kernel), -1)
 
 
 @in_floats()
@@ -88,8 +88,8 @@ def col2im(c: OperatorCall) -> Value:
     images = c.inputs[0].reshape(0, columns, *(r // s + 1 for r, s in steps))
     channels = columns // prod(c.a.kernel)
     options |= {"output_padding": [r % s for r, s in steps], "group": channels}
-    found: Value = c.emit("ConvTranspose", images, _window_filters(c, channels), **options)
-    return found
+    output: Value = c.emit("ConvTranspose", images, _window_filters(c, channels), **options)
+    return output
 
 
 @in_floats()
@@ -163,9 +163,9 @@ def batch_norm(c: OperatorCall) -> Value | list[Value]:
     if c.a.fix_gamma and (known is None or (known != 1).any()):
         gamma = c.const(np.ones(c.numbers(c.shapes[1])))
     x = move_axis(c, x, rank, axis, 1) if rank > 1 else c.emit("Unsqueeze", x, c.ints(0))
-    found = c.emit("BatchNormalization", x, gamma, beta, mean, var, epsilon=c.a.eps, momentum=c.a.momentum)
-    found = move_axis(c, found, rank, 1, axis) if rank > 1 else c.emit("Squeeze", found, c.ints(0))
-    return [found, mean, _second_statistic(c, var)] if c.a.output_mean_var else found
+    output = c.emit("BatchNormalization", x, gamma, beta, mean, var, epsilon=c.a.eps, momentum=c.a.momentum)
+    output = move_axis(c, output, rank, 1, axis) if rank > 1 else c.emit("Squeeze", output, c.ints(0))
+    return [output, mean, _second_statistic(c, var)] if c.a.output_mean_var else output
 
 
 def _second_statistic(c: OperatorCall, var: Value) -> Value:
@@ -177,8 +177,8 @@ def _second_statistic(c: OperatorCall, var: Value) -> Value:
 
 def batch_norm_with_relu(c: OperatorCall) -> Value | list[Value]:
     """BatchNormalization and Relu."""
-    found = batch_norm(c)
-    outputs = [found] if isinstance(found, Value) else list(found)
+    output = batch_norm(c)
+    outputs = [output] if isinstance(output, Value) else list(output)
     return [c.emit("Relu", outputs[0]), *outputs[1:]]
 
 
@@ -190,16 +190,16 @@ def layer_norm(c: OperatorCall) -> Value | list[Value]:
     axis = c.a.axis % rank
     if c.opset >= 17 and not c.a.output_mean_var:
         inner = move_axis(c, x, rank, axis, -1)
-        found = c.emit("LayerNormalization", inner, gamma, beta, axis=-1, epsilon=c.a.eps)
-        return move_axis(c, found, rank, -1, axis)
+        output = c.emit("LayerNormalization", inner, gamma, beta, axis=-1, epsilon=c.a.eps)
+        return move_axis(c, output, rank, -1, axis)
     mean = x.reduce("ReduceMean", axis, keepdims=True)
     rest = x - mean
     deviation = _deviation(c, rest, axis)
     vectors = [gamma, beta]
     if axis < rank - 1:
-        vectors = [each.reshape(-1, *(1,) * (rank - 1 - axis)) for each in vectors]
-    found = rest / deviation * vectors[0] + vectors[1]
-    return [found, mean, deviation] if c.a.output_mean_var else found
+        vectors = [vector.reshape(-1, *(1,) * (rank - 1 - axis)) for vector in vectors]
+    output = rest / deviation * vectors[0] + vectors[1]
+    return [output, mean, deviation] if c.a.output_mean_var else output
 
 
 def _deviation(c: OperatorCall, rest: Value, axis: int) -> Value:
@@ -219,8 +219,8 @@ def group_norm(c: OperatorCall) -> Value | list[Value]:
     """InstanceNormalization with groups as channels: gamma and beta have one value per group."""
     x, gamma, beta = c.inputs
     groups = x.reshape(0, c.a.num_groups, -1)
-    found = c.emit("InstanceNormalization", groups, gamma, beta, epsilon=c.a.eps)
-    whole = reshape(c, found, c.shapes[0], (c.shapes[0][0],))
+    output = c.emit("InstanceNormalization", groups, gamma, beta, epsilon=c.a.eps)
+    whole = reshape(c, output, c.shapes[0], (c.shapes[0][0],))
     if not c.a.output_mean_var:
         return whole
     mean = groups.reduce("ReduceMean", 2, keepdims=True)
@@ -240,8 +240,8 @@ def lrn(c: OperatorCall) -> Value:
         "bias": c.a.knorm,
     }
     if len(shape) == 4:
-        found: Value = c.emit("LRN", c.inputs[0], **options)
-        return found
+        output: Value = c.emit("LRN", c.inputs[0], **options)
+        return output
     image = c.inputs[0].reshape(0, 0, -1, 1)
     return reshape(c, c.emit("LRN", image, **options), shape, shape[:2])
 
@@ -269,8 +269,8 @@ def softmax(c: OperatorCall) -> Value:
     axis = c.a.axis % len(c.shapes[0])
     ends = c.inputs[1].cast("int64")
     inside = positions(c, x, c.shapes[0], axis) < ends.unsqueeze(axis)
-    found = c.emit("Softmax", inside.choose(x, -np.inf), axis=axis)
-    return inside.choose(found, 0.0)
+    output = c.emit("Softmax", inside.choose(x, -np.inf), axis=axis)
+    return inside.choose(output, 0.0)
 
 
 @in_floats(double=True)
@@ -304,7 +304,7 @@ def softmax_cross_entropy(c: OperatorCall) -> Value:
     data, label = c.inputs
     classes = positions(c, data, c.shapes[0], 1)
     chosen = label.cast("int64").unsqueeze(1).equals(classes)
-    found = chosen.choose(c.emit("Softmax", data, axis=1), 0.0)
-    shares = c.emit("ReduceSum", found, c.ints(1), keepdims=0)
+    output = chosen.choose(c.emit("Softmax", data, axis=1), 0.0)
+    shares = c.emit("ReduceSum", output, c.ints(1), keepdims=0)
     logs = c.emit("Log", shares.then("Max", 1e-8))
     return -c.emit("ReduceSum", logs, c.ints(0), keepdims=1)

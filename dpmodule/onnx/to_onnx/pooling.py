@@ -51,8 +51,8 @@ def pooling(c: OperatorCall) -> Value:
     rank, last = len(c.shapes[0]), channels_last(c.a.layout)
     x = move_axis(c, c.inputs[0], rank, -1, 1) if last else c.inputs[0]
     shape = (c.shapes[0][0], c.shapes[0][-1], *c.shapes[0][1:-1]) if last else c.shapes[0]
-    found = _whole(c, x, rank) if c.a.global_pool else _pooled(c, x, shape)
-    return move_axis(c, found, rank, 1, -1) if last else found
+    output = _whole(c, x, rank) if c.a.global_pool else _pooled(c, x, shape)
+    return move_axis(c, output, rank, 1, -1) if last else output
 
 
 def _pooled(c: OperatorCall, x: Value, shape: Dims) -> Value:
@@ -73,10 +73,10 @@ def _whole(c: OperatorCall, x: Value, rank: int) -> Value:
 
 def _power(c: OperatorCall, x: Value) -> Value:
     """Return the summed values: the data, or their powers for the p-norm."""
-    found = x
+    output = x
     for _ in range(1, c.a.p_value if c.a.pool_type == "lp" else 1):
-        found = found * x
-    return found
+        output = output * x
+    return output
 
 
 def _root(c: OperatorCall, total: Value) -> Value:
@@ -227,8 +227,8 @@ def adaptive_avg_pooling(c: OperatorCall) -> Value:
 
 def _shares(length: int, parts: int) -> np.ndarray[Any, Any]:
     """Return the share of each element of an axis in the averages over nearly equal parts: (parts, length)."""
-    found = np.zeros((parts, length))
+    output = np.zeros((parts, length))
     for i in range(parts):
         begin, end = i * length // parts, -(-(i + 1) * length // parts)
-        found[i, begin:end] = 1 / (end - begin)
-    return found
+        output[i, begin:end] = 1 / (end - begin)
+    return output

@@ -40,8 +40,8 @@ def _within(c: OperatorCall, value: Value, dtype: str) -> Value:
 
 def _quantized(c: OperatorCall, low: Value, high: Value, kind: str, steps: float) -> list[Value]:
     reach = _magnitude(low, high)
-    found = _rounded(c, c.inputs[0] * (steps / reach), kind)
-    return [found, low, high] if kind == "uint8" else [found, -reach, reach]
+    output = _rounded(c, c.inputs[0] * (steps / reach), kind)
+    return [output, low, high] if kind == "uint8" else [output, -reach, reach]
 
 
 def quantize(c: OperatorCall) -> list[Value]:
@@ -87,8 +87,8 @@ def quantize_asym(c: OperatorCall) -> list[Value]:
     scale = top / (high - low)
     shift = top - high * scale
     moved = x * scale + shift + 0.5
-    found = c.emit("Clip", moved, c.const(0.0, F4), c.const(255.0, F4))
-    return [found.cast("uint8"), scale, shift]
+    output = c.emit("Clip", moved, c.const(0.0, F4), c.const(255.0, F4))
+    return [output.cast("uint8"), scale, shift]
 
 
 def dequantize(c: OperatorCall) -> Value:
@@ -110,8 +110,8 @@ def requantize(c: OperatorCall) -> list[Value]:
         wide = data if kind == "uint8" else abs(data.cast("float64"))
         reach = _extreme(c, "ReduceMax", wide).cast(F4) * unit
     factor = unit * (MAX_VALUE[kind] / reach)
-    found = _rounded(c, data.cast(F4) * factor, kind)
-    return [found, reach * 0.0 if kind == "uint8" else -reach, reach]
+    output = _rounded(c, data.cast(F4) * factor, kind)
+    return [output, reach * 0.0 if kind == "uint8" else -reach, reach]
 
 
 def _scale_of(c: OperatorCall, i: int, low: Value, high: Value) -> Value:
@@ -146,10 +146,10 @@ def quantized_fully_connected(c: OperatorCall) -> list[Value]:
     x, weight, ends = c.inputs[0], c.inputs[1], c.inputs[own:]
     if c.a.flatten and len(c.shapes[0]) != 2:
         x = c.emit("Flatten", x, axis=1)
-    found = c.emit("MatMulInteger", x, c.emit("Transpose", weight, perm=[1, 0]))
+    output = c.emit("MatMulInteger", x, c.emit("Transpose", weight, perm=[1, 0]))
     if own == 3:
-        found = _with_bias(c, found, _bias_steps(c, ends))
-    return [found, *_product_range(c, c.dtypes[:2], ends)]
+        output = _with_bias(c, output, _bias_steps(c, ends))
+    return [output, *_product_range(c, c.dtypes[:2], ends)]
 
 
 def quantized_conv(c: OperatorCall) -> list[Value]:
@@ -162,26 +162,26 @@ def quantized_conv(c: OperatorCall) -> list[Value]:
     zero = [] if c.dtypes[0] == "uint8" else [c.const(128, "uint8")]
     if zero:
         x = (x.cast("int32") + c.const(128, "int32")).cast("uint8")
-    found = c.emit("ConvInteger", x, weight, *zero, **windows(c), group=a.num_group)
+    output = c.emit("ConvInteger", x, weight, *zero, **windows(c), group=a.num_group)
     if own == 3:
         bias = c.inputs[2].cast("int64") if c.dtypes[0] == "uint8" else _bias_steps(c, ends)
-        found = _with_bias(c, found, bias.unsqueeze(*range(1, axes + 1)))
-    return [found, *_product_range(c, ("int8", "int8"), ends)]
+        output = _with_bias(c, output, bias.unsqueeze(*range(1, axes + 1)))
+    return [output, *_product_range(c, ("int8", "int8"), ends)]
 
 
 def quantized_pooling(c: OperatorCall) -> list[Value]:
     """Pool in floating point, which represents all sums exactly."""
     floats = c.on([c.inputs[0].cast(F4), *c.inputs[1:]], [F4] * 6)
-    found = pooling(floats)
-    (pooled,) = (found,) if isinstance(found, Value) else found
+    output = pooling(floats)
+    (pooled,) = (output,) if isinstance(output, Value) else output
     return [_rounded(c, pooled, c.dtypes[0]), *c.inputs[1:]]
 
 
 def quantized_embedding(c: OperatorCall) -> list[Value]:
     """Gather, with indices limited to the table."""
-    places, weight, low, high = c.inputs
+    indices, weight, low, high = c.inputs
     last = c.const(c.length(0, 1) - 1, "int64")
-    inside = c.emit("Clip", places.cast("int64"), c.const(0, "int64"), last)
+    inside = c.emit("Clip", indices.cast("int64"), c.const(0, "int64"), last)
     return [c.emit("Gather", weight, inside, axis=0), low, high]
 
 

@@ -33,8 +33,8 @@ def _random(c: OperatorCall, operator: str, dims: Dims) -> Value:
     """Draw uniform numbers in [0, 1), or standard normal ones, in double precision."""
     if all(isinstance(dim, int) for dim in dims):
         value = c.emit(operator, shape=c.numbers(dims) or (1,), dtype=code_of("float64"))
-        found = value
-        return found if dims else found.squeeze(0)
+        output = value
+        return output if dims else output.squeeze(0)
     like = c.emit("Expand", c.const(0.0, "float32"), shape_value(c, dims))
     return c.emit(operator + "Like", like, dtype=code_of("float64"))
 
@@ -56,8 +56,8 @@ def _known_parameters(c: OperatorCall, names: Sequence[str]) -> list[Array]:
     if hasattr(c.a, names[0]):
         return [np.asarray(float(getattr(c.a, name))) for name in names]
     rank = len(c.out_shapes[0])
-    found = [c.known_value(i).astype(np.float64) for i in range(len(c.inputs))]
-    return [each.reshape(each.shape + (1,) * (rank - each.ndim)) for each in found]
+    outputs = [c.known_value(i).astype(np.float64) for i in range(len(c.inputs))]
+    return [output.reshape(output.shape + (1,) * (rank - output.ndim)) for output in outputs]
 
 
 def draw(c: OperatorCall) -> Value:
@@ -67,8 +67,8 @@ def draw(c: OperatorCall) -> Value:
         names, rule = _COUNTS[name]
         return result(_from_table(c, *rule(*_known_parameters(c, names))))
     names, sampler = _SAMPLERS[name]
-    found = sampler(c, *_parameters(c, names))
-    return result(found)
+    output = sampler(c, *_parameters(c, names))
+    return result(output)
 
 
 def _draw_normal(c: OperatorCall, mean: Value, deviation: Value) -> Value:
@@ -159,8 +159,8 @@ _COUNTS: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
 
 def randint(c: OperatorCall) -> Value:
     """Truncated uniform numbers."""
-    found = (_uniform(c) * (c.a.high - c.a.low)).then("Floor") + c.a.low
-    return result(found)
+    output = (_uniform(c) * (c.a.high - c.a.low)).then("Floor") + c.a.low
+    return result(output)
 
 
 def multinomial(c: OperatorCall) -> Value | tuple[Value, Value]:
@@ -168,11 +168,11 @@ def multinomial(c: OperatorCall) -> Value | tuple[Value, Value]:
     rows = term(c, 0, "float32")
     rows = rows.unsqueeze(0) if len(c.shapes[0]) == 1 else rows
     drawn = rows.then("Log").then("Multinomial", sample_size=math.prod(c.a.shape), dtype=code_of("int64"))
-    found = result(reshape(c, drawn, c.out_shapes[0]))
+    output = result(reshape(c, drawn, c.out_shapes[0]))
     if not c.a.get_prob:
-        return found
+        return output
     chance = c.emit("GatherElements", rows, drawn, axis=1).then("Log")
-    return found, result(reshape(c, chance, c.out_shapes[1]), 1)
+    return output, result(reshape(c, chance, c.out_shapes[1]), 1)
 
 
 def shuffle(c: OperatorCall) -> Value:
@@ -254,5 +254,5 @@ def density(c: OperatorCall) -> Value:
     for i in range(1, len(c.inputs)):
         at = len(c.shapes[i]) - (name == "dirichlet")
         parameters.append(term(c, i, "float64").unsqueeze(*range(at, at + rank - len(c.shapes[i]))))
-    found = _DENSITIES[name](term(c, 0, "float64"), *parameters)
-    return result(found if c.a.is_log else found.then("Exp"))
+    output = _DENSITIES[name](term(c, 0, "float64"), *parameters)
+    return result(output if c.a.is_log else output.then("Exp"))

@@ -99,8 +99,8 @@ class _Weights:
         c = self._c
         vector, name = self._vector, c.inputs[1].name
         if vector is not None:
-            made = np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
-            return c.piece(made, f"{name}/{label}") if name == c.node.inputs[1][0].name else c.const(made)
+            output = np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
+            return c.piece(output, f"{name}/{label}") if name == c.node.inputs[1][0].name else c.const(output)
         parts = [[self._cut(block) for block in row] for row in rows]
         joined = [row[0] if len(row) == 1 else c.emit("Concat", *row, axis=0) for row in parts]
         whole = [c.emit("Unsqueeze", row, c.ints(0)) for row in joined]
@@ -153,8 +153,8 @@ def _scores(c: OperatorCall, queries: Value, keys: Value, size: int) -> Value:
 
 
 def _weighted(c: OperatorCall, attention: Value, values: Value, size: int) -> Value:
-    found = c.emit("MatMul", attention, c.emit("Transpose", values, perm=[1, 0, 2]))
-    return c.emit("Transpose", found, perm=[1, 0, 2]).reshape(0, -1, c.a.heads * size)
+    output = c.emit("MatMul", attention, c.emit("Transpose", values, perm=[1, 0, 2]))
+    return c.emit("Transpose", output, perm=[1, 0, 2]).reshape(0, -1, c.a.heads * size)
 
 
 def interleaved_matmul_selfatt_qk(c: OperatorCall) -> Value:
@@ -239,18 +239,18 @@ def foreach(c: OperatorCall) -> list[Value]:
         values[position] = [*given, *states, *c.inputs[stop:]][i]
         dims[position] = c.shapes[i] if i >= num_data else elements[i] or (1,)
         dtypes[position] = c.dtypes[i]
-    made = inner.run(c.node.subgraphs[0], values, dims, dtypes)
-    columns, last = made[: a.num_out_data], made[a.num_out_data :]
+    new = inner.run(c.node.subgraphs[0], values, dims, dtypes)
+    columns, last = new[: a.num_out_data], new[a.num_out_data :]
     body = inner.graph(*_reordered(c, last, columns))
-    found = c.emit(
+    output = c.emit(
         "Scan",
         *c.inputs[num_data:stop],
         *c.inputs[:num_data],
-        outputs=len(made),
+        outputs=len(new),
         body=body,
         num_scan_inputs=num_data,
     )
-    named = [found] if len(made) == 1 else list(found)
+    named = [output] if len(new) == 1 else list(output)
     return [*named[len(last) :], *named[: len(last)]]
 
 
@@ -278,16 +278,16 @@ def while_loop(c: OperatorCall) -> list[Value]:
     values = [c.inputs[i] for i in a.func_input_locs]
     for position, state in zip(a.func_var_locs, states):
         values[position] = state
-    made = inner.run(step, values, *_described(c, a.func_input_locs))
-    columns, last = made[: a.num_out_data], made[a.num_out_data :]
+    new = inner.run(step, values, *_described(c, a.func_input_locs))
+    columns, last = new[: a.num_out_data], new[a.num_out_data :]
     after = dict(zip(sources, last))
     again = _truth(inner, test, [after.get(i, c.inputs[i]) for i in a.cond_input_locs])
     values, dtypes, dims = _reordered(c, last, columns)
     body = inner.graph([again, *values], ["bool", *dtypes], [(), *dims])
     first = _truth(c, test, [c.inputs[i] for i in a.cond_input_locs])
     limit = c.const(a.max_iterations, "int64")
-    found = c.emit("Loop", limit, first, *start, outputs=len(made), body=body)
-    named = [found] if len(made) == 1 else list(found)
+    output = c.emit("Loop", limit, first, *start, outputs=len(new), body=body)
+    named = [output] if len(new) == 1 else list(output)
     stacked = [_filled_up(c, value, i) for i, value in enumerate(named[len(last) :])]
     return [*stacked, *named[: len(last)]]
 
@@ -299,8 +299,8 @@ def _described(c: OperatorCall, positions: Sequence[int]) -> tuple[list[Dims], l
 def _truth(c: OperatorCall, test: Graph, values: Sequence[Value]) -> Value:
     """Return a test's number as a boolean scalar."""
     positions = c.a.cond_input_locs
-    (found,) = c.run(test, values, *_described(c, positions))
-    return found.cast("bool").reshape()
+    (output,) = c.run(test, values, *_described(c, positions))
+    return output.cast("bool").reshape()
 
 
 def _filled_up(c: OperatorCall, value: Value, i: int) -> Value:
@@ -318,10 +318,10 @@ def cond(c: OperatorCall) -> list[Value]:
     a, (test, *branches) = c.a, c.node.subgraphs
     asked = _truth(c, test, [c.inputs[i] for i in a.cond_input_locs])
     bodies = []
-    for name, branch, places in zip(("then", "else"), branches, (a.then_input_locs, a.else_input_locs)):
+    for name, branch, indices in zip(("then", "else"), branches, (a.then_input_locs, a.else_input_locs)):
         inner = c.inside(name)
-        made = inner.run(branch, [c.inputs[i] for i in places], *_described(c, places))
-        bodies.append(inner.graph(made, c.out_dtypes, c.out_shapes))
+        new = inner.run(branch, [c.inputs[i] for i in indices], *_described(c, indices))
+        bodies.append(inner.graph(new, c.out_dtypes, c.out_shapes))
     count = len(c.out_dtypes)
-    found = c.emit("If", asked, outputs=count, then_branch=bodies[0], else_branch=bodies[1])
-    return [found] if count == 1 else list(found)
+    output = c.emit("If", asked, outputs=count, then_branch=bodies[0], else_branch=bodies[1])
+    return [output] if count == 1 else list(output)

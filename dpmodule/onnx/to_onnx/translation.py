@@ -86,18 +86,18 @@ class Translation:
         """Write one operator; its problems are collected until all were tried."""
         start = len(self._writer.nodes)
         try:
-            found = self._written(node)
+            output = self._written(node)
         except Untranslatable as error:
             self._problems.extend(str(error).split("\n"))
-            found = [""] * node.num_outputs
-        made = {name for written in self._writer.nodes[start:] for name in written.output}
+            output = [""] * node.num_outputs
+        outputs = {name for written in self._writer.nodes[start:] for name in written.output}
         names = {}
-        for i, value in enumerate(found):
+        for i, value in enumerate(output):
             self._values[node, i] = value
-            if value in made and value not in names:
+            if value in outputs and value not in names:
                 names[value] = self._values[node, i] = self._writer.fresh(node.output_names[i])
         self._writer.rename(start, names)
-        for i in range(len(found)):
+        for i in range(len(output)):
             self._note_lengths(node, i)
 
     def _note_lengths(self, node: Node, i: int) -> None:
@@ -118,8 +118,8 @@ class Translation:
             reason = (record and record.missing) or "ONNX has no such operator"
             raise Untranslatable(f"{node.describe()}: {reason}")
         call = self._call(node)
-        found = builders()[record.builder](call) if record.builder else translate_plainly(call, record)
-        return [each.name for each in ([found] if isinstance(found, Value) else found)]
+        output = builders()[record.builder](call) if record.builder else translate_plainly(call, record)
+        return [each.name for each in ([output] if isinstance(output, Value) else output)]
 
     def _call(self, node: Node) -> OperatorCall:
         if node.op is None:
@@ -156,11 +156,11 @@ class Translation:
 
     def _head(self, node: Node, i: int) -> str:
         """Return the name of an output as in `Symbol.list_outputs`."""
-        name, found = node.output_names[i], self._values[node, i]
-        if found == name and node.op is not None:
+        name, output = node.output_names[i], self._values[node, i]
+        if output == name and node.op is not None:
             return name
         wanted = self._writer.fresh(name)
-        self._writer.node("Identity", [found], [wanted], self._writer.fresh(f"{wanted}/Identity"), {})
+        self._writer.node("Identity", [output], [wanted], self._writer.fresh(f"{wanted}/Identity"), {})
         return wanted
 
 
@@ -174,8 +174,8 @@ def translate_plainly(c: OperatorCall, record: Onnx) -> list[Value]:
     if record.scalar:
         number = c.const(c.a.scalar, dtype)
         inputs = [number, *inputs] if record.scalar == "first" else [*inputs, number]
-    found = c.emit(record.type, *inputs, outputs=len(c.out_dtypes), **_attributes(c, record))
-    outputs = [found] if isinstance(found, Value) else list(found)
+    output = c.emit(record.type, *inputs, outputs=len(c.out_dtypes), **_attributes(c, record))
+    outputs = [output] if isinstance(output, Value) else list(output)
     if record.type in _OWN_TYPE:
         return outputs
     return [Value(c, x.name, dtype).converted(wanted) for x, wanted in zip(outputs, c.out_dtypes)]
@@ -187,18 +187,18 @@ _OWN_TYPE = frozenset({"Cast", "Shape", "Size"})
 
 def _computed_in(c: OperatorCall, operator: str) -> str:
     """Return the type in which ONNX computes an operator."""
-    found = c.dtypes[0]
-    wanted = c.out_dtypes[0] if operator not in _OWN_TYPE else found
-    if wanted != found and wanted in allowed_types(operator, c.opset):
+    output = c.dtypes[0]
+    wanted = c.out_dtypes[0] if operator not in _OWN_TYPE else output
+    if wanted != output and wanted in allowed_types(operator, c.opset):
         return wanted
-    return computed_in(operator, c.opset, found)
+    return computed_in(operator, c.opset, output)
 
 
 def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
-    found = {theirs: getattr(c.a, ours) for ours, theirs in record.rename.items()}
-    if "to" in found:
-        found["to"] = code_of(found["to"])
-    return {**found, **record.const}
+    outputs = {theirs: getattr(c.a, ours) for ours, theirs in record.rename.items()}
+    if "to" in outputs:
+        outputs["to"] = code_of(outputs["to"])
+    return {**outputs, **record.const}
 
 
 # builders, by name
@@ -210,14 +210,14 @@ _FILES = "array contrib detection image linalg math nn pooling quantize random s
 @cache
 def builders() -> dict[str, Builder]:
     """Return all builders by name; a trailing underscore distinguishes a builder from a helper."""
-    found: dict[str, Builder] = {}
+    outputs: dict[str, Builder] = {}
     for file in _FILES.split():
         module = import_module(f"{__package__}.{file}")
-        found |= getattr(module, "ROWS", {})
+        outputs |= getattr(module, "ROWS", {})
         for name, value in vars(module).items():
             if name[0] != "_" and isfunction(value) and value.__module__ == module.__name__:
-                found[name.rstrip("_")] = value
-    return found
+                outputs[name.rstrip("_")] = value
+    return outputs
 
 
 # shapes with named dynamic lengths
@@ -240,11 +240,11 @@ def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int
     """
     names = sorted({dim for shape in shapes.values() for dim in shape if isinstance(dim, str)})
     runs = [concrete(shapes, base)]
-    found = [infer_shapes(graph, runs[0])]
+    outputs = [infer_shapes(graph, runs[0])]
     for name in names:
         run = concrete(shapes, {**base, name: 3 * base[name]})
         try:
-            found.append(infer_shapes(graph, run))
+            outputs.append(infer_shapes(graph, run))
         except ShapeError as error:
             raise Untranslatable(
                 f"the length {name!r} cannot be dynamic: the graph accepts only one size ({error}); a number in "
@@ -254,7 +254,7 @@ def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int
         tuple(base[name] * (3 if i == k + 1 else 1) for i in range(len(names) + 1)): name
         for k, name in enumerate(names)
     }
-    return ValueShapes(found, symbols)
+    return ValueShapes(outputs, symbols)
 
 
 def concrete(shapes: Mapping[str, Dims], sizes: Mapping[str, int]) -> dict[str, Shape]:
@@ -283,9 +283,9 @@ class ValueShapes:
         """Return the shape of a node's output."""
         if node.op is not None and node.op.name in _COUNTED_BY_VALUES:
             return (f"{node.name}_rows", *self.dims(*node.inputs[0])[1:])
-        found = [run[node][i] for run in self._runs]
-        shapes = [shape for shape in found if shape is not None and known(shape)]
-        if len(shapes) < len(found):
+        outputs = [run[node][i] for run in self._runs]
+        shapes = [shape for shape in outputs if shape is not None and known(shape)]
+        if len(shapes) < len(outputs):
             raise Untranslatable(
                 f"{node.describe()}: the shape of its output {i} cannot be inferred from in_shapes"
             )
@@ -335,10 +335,10 @@ class KnownVariables:
 
     def elements(self, name: str) -> np.ndarray[Any, Any] | None:
         """Return the elements of a parameter; None for other values. Those of bfloat16 are converted to float32."""
-        found = self._tensors.get(name)
-        if found is None:
+        output = self._tensors.get(name)
+        if output is None:
             return None
-        return (found.float() if found.dtype == torch.bfloat16 else found).numpy()
+        return (output.float() if output.dtype == torch.bfloat16 else output).numpy()
 
     def dtype(self, name: str) -> str:
         """Return the name of a parameter's type."""
@@ -346,6 +346,6 @@ class KnownVariables:
 
     def store(self, name: str, place: onnx.TensorProto) -> None:
         """Put a parameter into an empty tensor of ONNX."""
-        found = self._tensors[name]
-        bits = found.view(torch.uint16) if found.dtype == torch.bfloat16 else found
-        fill(place, name, bits.numpy(), name_of(found.dtype))
+        output = self._tensors[name]
+        bits = output.view(torch.uint16) if output.dtype == torch.bfloat16 else output
+        fill(place, name, bits.numpy(), name_of(output.dtype))

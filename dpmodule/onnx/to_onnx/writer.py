@@ -61,7 +61,7 @@ def used_values(nodes: Iterable[onnx.NodeProto], outputs: Iterable[str]) -> set[
         names.update(node.input)
         for attribute in node.attribute:
             for graph in (attribute.g, *attribute.graphs):
-                names |= used_values(graph.node, [each.name for each in graph.output])
+                names |= used_values(graph.node, [output.name for output in graph.output])
     return names
 
 
@@ -105,7 +105,7 @@ class Writer:
 
     def graph(self, outputs: Sequence[onnx.ValueInfoProto]) -> onnx.GraphProto:
         """Return a body with these outputs, without unused nodes and constants."""
-        names = [each.name for each in outputs]
+        names = [output.name for output in outputs]
         nodes = live_nodes(self.nodes, names)
         used = used_values(nodes, names)
         constants = [each for name, each in self.initializers.items() if name in used]

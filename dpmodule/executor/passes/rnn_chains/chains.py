@@ -84,7 +84,7 @@ def join_cells(cells: list[RecurrentStep]) -> list[Chain]:
 
 
 def _pair(cell: RecurrentStep) -> frozenset[_Weights]:
-    return frozenset(each[1:] for each in cell.maps)
+    return frozenset(linear[1:] for linear in cell.maps)
 
 
 def _follows(before: RecurrentStep, cell: RecurrentStep, r: int) -> bool:
@@ -185,7 +185,7 @@ class _TopologicalOrder:
         path: dict[int | Chain, Iterator[int | Chain]] = {item: self._needs(item)}
         while path:
             current, needs = next(reversed(path.items()))
-            child = next((each for each in needs if each not in done), None)
+            child = next((need for need in needs if need not in done), None)
             if child is None:
                 del path[current]
                 done.add(current)
