@@ -1,7 +1,6 @@
 """Find squares and discs in pictures with a single-shot detector, trained from scratch.
 
-`MultiBoxPrior` places anchors, `MultiBoxTarget` assigns their targets, `MultiBoxDetection` decodes predictions to
-boxes.
+`MultiBoxPrior` places anchors, `MultiBoxTarget` assigns their targets, `MultiBoxDetection` decodes predictions.
 
 Figure: unseen shapes found with kind and place, at least 0.97; 0.8 with --smoke.
 Time: 9 s; 4 s with --smoke.
