@@ -198,13 +198,13 @@ class GraphTranslator:
             names = GraphNames()
             for i, name in enumerate(function.input):
                 names.put(name, inputs[i] if i < len(inputs) else None)
-            given = {attribute.name: attribute for attribute in node.attribute}
+            attributes = {attribute.name: attribute for attribute in node.attribute}
             defaults = {**usual, **{attribute.name: attribute for attribute in function.attribute_proto}}
             versions = versions_of(function.opset_import)
             order = self._checker.orders.get(id(function), list(function.node))
             self._read.update(function.output, *map(self._checker.reads, order))
             for inner in order:
-                self._node(_with_attributes(inner, {**defaults, **given}), names, versions)
+                self._node(_with_attributes(inner, {**defaults, **attributes}), names, versions)
             return [names.find(name) for name in function.output]
         finally:
             self._calls -= 1

@@ -258,8 +258,8 @@ def _hits(index: Value, count: int | str) -> Value:
 
 def one_hot(c: OperatorCall) -> Value:
     """Compare class numbers with positions; classes out of range give no one."""
-    kind = computed_in("Where", c.opset, c.out_dtypes[0])
-    on, off = (c.const(number, kind) for number in (c.a.on_value, c.a.off_value))
+    dtype = computed_in("Where", c.opset, c.out_dtypes[0])
+    on, off = (c.const(number, dtype) for number in (c.a.on_value, c.a.off_value))
     return result(_hits(_whole(c, 0), c.a.depth).choose(on, off))
 
 
@@ -274,8 +274,8 @@ def where(c: OperatorCall) -> Value:
     condition = term(c, 0, "bool")
     more = len(c.shapes[1]) - len(c.shapes[0])
     condition = condition.unsqueeze(*range(1, 1 + more))
-    kind = computed_in("Where", c.opset, c.dtypes[1])
-    return result(condition.choose(term(c, 1, kind), term(c, 2, kind)))
+    dtype = computed_in("Where", c.opset, c.dtypes[1])
+    return result(condition.choose(term(c, 1, dtype), term(c, 2, dtype)))
 
 
 def _rows(c: OperatorCall, i: int) -> Value:
@@ -304,20 +304,20 @@ def scatter_add_nd(c: OperatorCall) -> Value:
     """ScatterND with addition into zeros or an array; before opset 16 a product with 0/1 rows."""
     part, index = len(c.inputs) - 2, len(c.inputs) - 1
     if c.opset >= 16:
-        kind = (
+        dtype = (
             "float32" if c.dtypes[0] in ("float16", "bfloat16") else c.dtypes[0]
         )  # the runtime has no addition for half precision
-        whole = (c.inputs[0] if part else _zeros(c)).cast(kind)
-        return result(whole.then("ScatterND", _rows(c, index), term(c, part, kind), reduction="add"))
+        whole = (c.inputs[0] if part else _zeros(c)).cast(dtype)
+        return result(whole.then("ScatterND", _rows(c, index), term(c, part, dtype), reduction="add"))
     shape = c.numbers(c.out_shapes[0])
     axes = c.length(0, index)
     steps = [prod(shape[i + 1 : axes]) for i in range(axes)]
     indices = (_rows(c, index) * np.array(steps)).reduce("ReduceSum", -1)
     flat = indices.reshape(-1)
-    kind = computed_in("MatMul", c.opset, c.dtypes[0])
+    dtype = computed_in("MatMul", c.opset, c.dtypes[0])
     rest = prod(shape[axes:])
-    data = c.inputs[part].reshape(-1, rest).cast(kind)
-    total = _hits(flat, prod(shape[:axes])).cast(kind).transpose(1, 0).then("MatMul", data)
+    data = c.inputs[part].reshape(-1, rest).cast(dtype)
+    total = _hits(flat, prod(shape[:axes])).cast(dtype).transpose(1, 0).then("MatMul", data)
     added = reshape(c, result(total), shape)
     return c.inputs[0] + added if part else added
 
@@ -355,16 +355,16 @@ def retain(c: OperatorCall) -> Value:
     """Keep rows by index, and multiply the others by 0."""
     rank = len(c.shapes[0])
     index = _whole(c, 1).reshape(-1)
-    kind = computed_in("Mul", c.opset, c.dtypes[0])
-    ones = c.emit("Expand", c.const(1, kind), c.emit("Shape", index))
-    zeros = c.emit("Expand", c.const(0, kind), c.length_value(c.shapes[0][0]))
+    dtype = computed_in("Mul", c.opset, c.dtypes[0])
+    ones = c.emit("Expand", c.const(1, dtype), c.emit("Shape", index))
+    zeros = c.emit("Expand", c.const(0, dtype), c.length_value(c.shapes[0][0]))
     kept = c.emit("ScatterElements", zeros, index, ones, axis=0)
-    return result(term(c, 0, kind) * kept.unsqueeze(*range(1, rank)))
+    return result(term(c, 0, dtype) * kept.unsqueeze(*range(1, rank)))
 
 
 def histogram(c: OperatorCall) -> tuple[Value, Value]:
     """Count values between edges: those that reach an edge minus those that reach the next."""
-    kind = computed_in("Less", c.opset, c.dtypes[0])
+    dtype = computed_in("Less", c.opset, c.dtypes[0])
     count = c.a.bin_cnt
     if count is None:
         edges = term(c, 1, c.dtypes[0])
@@ -374,8 +374,8 @@ def histogram(c: OperatorCall) -> tuple[Value, Value]:
         steps = np.arange(count + 1)
         even = (steps * high + (count - steps) * low) / count
         edges = c.const(even)
-    values = c.inputs[0].reshape(-1, 1).cast(kind)
-    output = edges.cast(kind)
+    values = c.inputs[0].reshape(-1, 1).cast(dtype)
+    output = edges.cast(dtype)
     reached = values.then("GreaterOrEqual", output.slice(0, 0, count))
     beyond = values.then("Greater", output.slice(0, count, count + 1))
     above = reached.concat([beyond], 1).cast("int64").reduce("ReduceSum", 0)

@@ -69,8 +69,8 @@ def arange_like(c: OperatorCall) -> Value:
 
 def quadratic(c: OperatorCall) -> Value:
     """Horner's rule."""
-    x, kind = c.inputs[0], c.dtypes[0]
-    wide = kind if "float" in kind else "float64"
+    x, dtype = c.inputs[0], c.dtypes[0]
+    wide = dtype if "float" in dtype else "float64"
     x = x.cast(wide)
     slope: Value = x * c.a.a + c.a.b
     return result(slope * x + c.a.c)

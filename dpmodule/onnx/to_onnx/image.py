@@ -31,10 +31,10 @@ def image_normalize(c: OperatorCall) -> Value:
         c.const(np.reshape(values if len(values) == 1 else values[:channels], (-1, 1, 1)), F4)
         for values in (c.a.mean, c.a.std)
     )
-    kind = c.dtypes[0]
+    dtype = c.dtypes[0]
     x = c.inputs[0].cast(F4)
     output = (x - mean) / std
-    return output.cast(kind)
+    return output.cast(dtype)
 
 
 def image_crop(c: OperatorCall) -> Value:
@@ -53,14 +53,14 @@ def image_flip(c: OperatorCall) -> Value:
 
 def image_adjust_lighting(c: OperatorCall) -> Value:
     """Add a colour."""
-    x, kind = c.inputs[0], c.dtypes[0]
+    x, dtype = c.inputs[0], c.dtypes[0]
     if c.length(2) == 1:
         return x
     added = np.array(PCA, "f4") @ np.array(c.a.alpha, "f4")
     output = (x.cast(F4)) + c.const(added, F4)
-    if kind == "uint8":
+    if dtype == "uint8":
         output = c.emit("Clip", output, c.const(0.0, F4), c.const(255.0, F4))
-    return output.cast(kind)
+    return output.cast(dtype)
 
 
 def image_border(c: OperatorCall) -> Value:
@@ -78,7 +78,7 @@ def image_border(c: OperatorCall) -> Value:
 
 def image_resize(c: OperatorCall) -> Value:
     """Gather the nearest pixels, or multiply by a matrix for each axis."""
-    a, kind = c.a, c.dtypes[0]
+    a, dtype = c.a, c.dtypes[0]
     old = (c.length(-3), c.length(-2))
     new = (a.h, a.w) if hasattr(a, "h") else new_size(a, *old)
     if old == new:
@@ -90,9 +90,9 @@ def image_resize(c: OperatorCall) -> Value:
         rows, columns = (_nearest(*sizes) for sizes in zip(old, new))
         down = c.emit("Gather", c.inputs[0], c.const(rows, "int64"), axis=len(c.shapes[0]) - 3)
         return c.emit("Gather", down, c.const(columns, "int64"), axis=len(c.shapes[0]) - 2)
-    if kind == "uint8" and method != LINEAR:
+    if dtype == "uint8" and method != LINEAR:
         c.refuse("it rounds 8-bit pixels as OpenCV does; use interp 0 or 1, or cast to float32 before")
-    if kind == "uint8":
+    if dtype == "uint8":
         return _whole_mixed(c, old, new)
     if method == AREA and (new[0] > old[0] or new[1] > old[1]):
         c.refuse(
@@ -118,22 +118,22 @@ def _mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int], method: 
 
 def _whole_mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int]) -> Value:
     """Interpolate two neighbours along each axis in integers, columns first."""
-    rank, kind = len(c.shapes[0]), "int32"
-    x = c.inputs[0].cast(kind)
+    rank, dtype = len(c.shapes[0]), "int32"
+    x = c.inputs[0].cast(dtype)
     columns, across = taps_of(old[1], new[1], LINEAR, True)
     rows, down = taps_of(old[0], new[0], LINEAR, False)
     parts = []
     for pixels, weights in zip(columns, integer_taps(across)):
         part = c.emit("Gather", x, c.const(pixels.numpy(), "int64"), axis=rank - 2)
-        parts.append(part * c.const(weights.numpy()[:, None], kind))
+        parts.append(part * c.const(weights.numpy()[:, None], dtype))
     mixed = c.emit("Add", *parts) / 16
     parts = []
     for pixels, weights in zip(rows, integer_taps(down)):
         part = c.emit("Gather", mixed, c.const(pixels.numpy(), "int64"), axis=rank - 3)
-        product = part * c.const(weights.numpy()[:, None, None], kind)
+        product = part * c.const(weights.numpy()[:, None, None], dtype)
         parts.append(product / (1 << 16))
     total = c.emit("Add", *parts) + 2
-    output = c.emit("Clip", total / 4, c.const(0, kind), c.const(255, kind))
+    output = c.emit("Clip", total / 4, c.const(0, dtype), c.const(255, dtype))
     return output.cast("uint8")
 
 

@@ -20,8 +20,8 @@ def _flipped(x: Value, rank: int) -> Value:
 
 def _matrices(c: OperatorCall) -> list[Value]:
     """Return the inputs in a type that matrix products support."""
-    kind = computed_in("MatMul", c.opset, c.dtypes[0])
-    return [term(c, i, kind) for i in range(len(c.inputs))]
+    dtype = computed_in("MatMul", c.opset, c.dtypes[0])
+    return [term(c, i, dtype) for i in range(len(c.inputs))]
 
 
 def batch_dot(c: OperatorCall) -> Value:
@@ -54,8 +54,8 @@ def dot(c: OperatorCall) -> Value:
 
 def khatri_rao(c: OperatorCall) -> Value:
     """Product of each row with each row of the next matrix."""
-    kind = computed_in("Mul", c.opset, c.dtypes[0])
-    total, *rest = (term(c, i, kind) for i in range(len(c.inputs)))
+    dtype = computed_in("Mul", c.opset, c.dtypes[0])
+    total, *rest = (term(c, i, dtype) for i in range(len(c.inputs)))
     width = c.length(1)
     for each in rest:
         product = total.unsqueeze(1) * each.unsqueeze(0)

@@ -98,8 +98,8 @@ _FEW_BITS = {"float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19, "flo
 def onnx_round(c: OperatorCall) -> Value:
     """Round, or Cast to a type of few bits and back."""
     if c.a.to == "integer":
-        kind = working_type(c.dtypes[0])
-        return result(term(c, 0).cast(kind).then("Round").cast(c.dtypes[0]))
+        dtype = working_type(c.dtypes[0])
+        return result(term(c, 0).cast(dtype).then("Round").cast(c.dtypes[0]))
     code = _FEW_BITS.get(c.a.to)
     if code is None or c.opset < 19:
         first = 23 if code is None else 19
@@ -454,9 +454,9 @@ def _mask(c: OperatorCall, places: Value, axis: int) -> Value:
 
 def cumsum(c: OperatorCall) -> Value:
     """CumSum in the type of the result."""
-    kind = c.out_dtypes[0]
-    x, axis = _along(c, term(c, 0, kind))
-    x = x.cast(computed_in("CumSum", c.opset, kind))
+    dtype = c.out_dtypes[0]
+    x, axis = _along(c, term(c, 0, dtype))
+    x = x.cast(computed_in("CumSum", c.opset, dtype))
     return result(c.emit("CumSum", x, c.const(axis, "int64")))
 
 
