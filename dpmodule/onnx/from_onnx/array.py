@@ -47,23 +47,23 @@ def _shape(c: NodeCall) -> OnnxValue:
     result = b.from_trials([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
     if b.is_uniform(result.known):
         return result
-    node = b("shape_array", _unknown(x))
+    node = b("shape_array", _as_runtime_value(x))
     result.entry, result.scope = (
-        (node if (start, end) == (0, None) else _part(b, node, start, end)).entry,
+        (node if (start, end) == (0, None) else _shape_range(b, node, start, end)).entry,
         b.scope,
     )
     return result
 
 
-def _unknown(x: OnnxValue) -> OnnxValue:
+def _as_runtime_value(x: OnnxValue) -> OnnxValue:
     """Return a value that is not known to be constant, so that operators on it are not folded."""
     result = x.again()
     result.known = result.recipe = None
     return result
 
 
-def _part(b: GraphBuilder, x: OnnxValue, start: int, end: int | None) -> OnnxValue:
-    result: OnnxValue = b("slice", _unknown(x), begin=(start,), end=(end,))
+def _shape_range(b: GraphBuilder, x: OnnxValue, start: int, end: int | None) -> OnnxValue:
+    result: OnnxValue = b("slice", _as_runtime_value(x), begin=(start,), end=(end,))
     return result
 
 
@@ -71,7 +71,7 @@ def _size(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     result = b.from_trials([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
     if not b.is_uniform(result.known):
-        result.entry, result.scope = b("size_array", _unknown(x)).entry, b.scope
+        result.entry, result.scope = b("size_array", _as_runtime_value(x)).entry, b.scope
     return result
 
 
@@ -137,14 +137,14 @@ def _split(c: NodeCall) -> list[OnnxValue]:
     if whole is not None and sum(sizes) != whole:
         raise Refused(f"split {sizes} of an axis of {whole} elements")
     if min(sizes) == 0:
-        return [_slice_of(x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
+        return [_slice_axis(x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
     if len(set(sizes)) == 1:
         return b.many("SliceChannel", x, num_outputs=count, axis=axis)
     indices = [sum(sizes[:i]) for i in range(count)]
     return b.many("_split_v2", x, indices=tuple(indices), axis=axis)
 
 
-def _slice_of(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
+def _slice_axis(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
     each = (begin,) * x.b.trials
     return cut(x, axis, each, tuple(n + size for n in each))
 
@@ -166,10 +166,10 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
         raise Refused(f"a range without elements of an axis of {sizes[0]}")
     if counts == sizes and step == 1:
         return x
-    begin, end = _bound(begins, sizes, 0 if step > 0 else None), _bound(ends, sizes, None)
+    begin, end = _common_bound(begins, sizes, 0 if step > 0 else None), _common_bound(ends, sizes, None)
     if step < 0:
-        begin = None if all(m == n - 1 for m, n in zip(begins, sizes)) else _bound(begins, sizes, 0)
-        end = None if all(n == -1 for n in ends) else _bound(ends, sizes, 0)
+        begin = None if all(m == n - 1 for m, n in zip(begins, sizes)) else _common_bound(begins, sizes, 0)
+        end = None if all(n == -1 for n in ends) else _common_bound(ends, sizes, 0)
     if begin is not False and end is not False:
         skipped = (None,) * axis
         if step == 1:
@@ -183,7 +183,7 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
     return x.then("take", positions(b, counts, begins[0], step), axis=axis)
 
 
-def _bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
+def _common_bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
     """Return a position as one number for all trials, None for the end, or False if it differs."""
     if all(p == n for p, n in zip(places, sizes)):
         return default if default is not None else None
@@ -203,7 +203,7 @@ def _slice(c: NodeCall) -> OnnxValue:
     if not len(starts[0]) == len(ends[0]) == len(axes) == len(steps) or 0 in steps:
         raise Refused(f"starts {starts[0]}, ends {ends[0]}, axes {axes} and steps {steps} do not match")
     if x.known is not None and not x.trains:
-        return _sliced(b, x, starts, ends, axes, steps)
+        return _slice_known(b, x, starts, ends, axes, steps)
     for i, (axis, step) in enumerate(zip(axes, steps)):
         axis = normalize_axis(axis, x.rank)
         ranges = [
@@ -214,7 +214,7 @@ def _slice(c: NodeCall) -> OnnxValue:
     return x
 
 
-def _sliced(
+def _slice_known(
     b: GraphBuilder, x: OnnxValue, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]
 ) -> OnnxValue:
     """Slice known values; the ranges may be empty."""
@@ -245,7 +245,7 @@ def _with_node(
         begin, end, _ = slice(starts[0][0], ends[0][0]).indices(x.shapes[0][0])
         if begin >= end:
             return
-        node = b("slice_axis", _unknown(x), axis=0, begin=begin, end=end)
+        node = b("slice_axis", _as_runtime_value(x), axis=0, begin=begin, end=end)
         made.entry, made.scope = node.entry, node.scope
 
 
@@ -274,7 +274,7 @@ def _expand(c: NodeCall) -> OnnxValue:
     return expand(x, tuple(shapes))
 
 
-def _of_shape(c: NodeCall) -> OnnxValue:
+def _constant_of_shape(c: NodeCall) -> OnnxValue:
     shapes = c.ints("shape", 0) or []
     value = c.read(c.attrs["value"]) if "value" in c.attrs else torch.zeros(1)
     if value.numel() != 1:
@@ -424,7 +424,7 @@ def _eye_like(c: NodeCall) -> OnnxValue:
     return c.b.constant((line == k).float(), dtype)
 
 
-def _blocks(c: NodeCall) -> OnnxValue:
+def _rearrange_blocks(c: NodeCall) -> OnnxValue:
     b, x, size = c.b, c.x, c.attrs["blocksize"]
     if size < 1:
         raise Refused(f"blocksize {size}")
@@ -458,7 +458,7 @@ def _col2im(c: NodeCall) -> OnnxValue:
     )
 
 
-def _center(c: NodeCall) -> OnnxValue:
+def _center_crop_pad(c: NodeCall) -> OnnxValue:
     x = c.x
     wanted = c.ints("shape", 1) or []
     axes = [normalize_axis(a, x.rank) for a in c.attrs.get("axes") or range(x.rank)]
@@ -473,12 +473,12 @@ def _center(c: NodeCall) -> OnnxValue:
 
 
 TABLE: dict[str, Translator] = {
-    "CenterCropPad": _center,
+    "CenterCropPad": _center_crop_pad,
     "Col2Im": _col2im,
     "Concat": _concat,
     "Constant": _constant,
-    "ConstantOfShape": _of_shape,
-    "DepthToSpace": _blocks,
+    "ConstantOfShape": _constant_of_shape,
+    "DepthToSpace": _rearrange_blocks,
     "Expand": _expand,
     "EyeLike": _eye_like,
     "Flatten": _flatten,
@@ -489,7 +489,7 @@ TABLE: dict[str, Translator] = {
     "Shape": _shape,
     "Size": _size,
     "Slice": _slice,
-    "SpaceToDepth": _blocks,
+    "SpaceToDepth": _rearrange_blocks,
     "Split": _split,
     "Squeeze": lambda c: squeeze(c.x, c.fixed_ints("axes", 1)),
     "Tile": _tile,

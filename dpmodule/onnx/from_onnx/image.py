@@ -103,7 +103,9 @@ def _defaults(c: NodeCall) -> dict[str, Any]:
     return results
 
 
-def _wanted(c: NodeCall, rank: int, attrs: dict[str, Any]) -> tuple[list[int], list[tuple[float, ...]], Any]:
+def _target_sizes(
+    c: NodeCall, rank: int, attrs: dict[str, Any]
+) -> tuple[list[int], list[tuple[float, ...]], Any]:
     """Return the axes, their factors in every trial, and the sizes if the file gives them."""
     b = c.b
     axes = [normalize_axis(n, rank) for n in attrs.get("axes") or range(rank)]
@@ -126,7 +128,7 @@ def _wanted(c: NodeCall, rank: int, attrs: dict[str, Any]) -> tuple[list[int], l
 
 def _resize(c: NodeCall) -> OnnxValue:
     x, attrs = c.x, _defaults(c)
-    axes, factors, sizes = _wanted(c, x.rank, attrs)
+    axes, factors, sizes = _target_sizes(c, x.rank, attrs)
     resized_axes: dict[int, _ResizedAxis] = {}
     for i, axis in enumerate(axes):
         before = x.axis(axis)
@@ -144,15 +146,15 @@ def _resize(c: NodeCall) -> OnnxValue:
             raise Refused(f"an axis of {before[0]} elements resized to {after[0]}")
         if after != before:
             resized_axes[axis] = _ResizedAxis(before, after, scales, attrs)
-    return _apply(c.b, x, resized_axes, attrs)
+    return _resize_axes(c.b, x, resized_axes, attrs)
 
 
-def _apply(
+def _resize_axes(
     b: GraphBuilder, x: OnnxValue, resized_axes: dict[int, _ResizedAxis], attrs: dict[str, Any]
 ) -> OnnxValue:
     if attrs["mode"] == "nearest":
         for axis, resized_axis in resized_axes.items():
-            x = _nearest(b, x, axis, resized_axis)
+            x = _resize_nearest(b, x, axis, resized_axis)
         return x
     if attrs["mode"] not in ("linear", "cubic"):
         raise Refused(f"mode {attrs['mode']!r}")
@@ -160,7 +162,7 @@ def _apply(
         is_dynamic(resized_axis.before) or is_dynamic(resized_axis.after)
         for resized_axis in resized_axes.values()
     ):
-        return _like(b, x, resized_axes, attrs)
+        return _resize_open_axes(b, x, resized_axes, attrs)
     for axis, resized_axis in resized_axes.items():
         matrix = b.constant(resized_axis.matrix().t().contiguous(), x.dtype)
         order = [i for i in range(x.rank) if i != axis] + [axis]
@@ -169,7 +171,7 @@ def _apply(
     return x
 
 
-def _nearest(b: GraphBuilder, x: OnnxValue, axis: int, resized_axis: _ResizedAxis) -> OnnxValue:
+def _resize_nearest(b: GraphBuilder, x: OnnxValue, axis: int, resized_axis: _ResizedAxis) -> OnnxValue:
     indices = [resized_axis.nearest(w) for w in range(b.trials)]
     times = resized_axis.after[0] // resized_axis.before[0]
     if times > 1 and all(
@@ -189,7 +191,7 @@ def _nearest(b: GraphBuilder, x: OnnxValue, axis: int, resized_axis: _ResizedAxi
     return b("take", x, b.constant(indices[0]), axis=axis)
 
 
-def _like(
+def _resize_open_axes(
     b: GraphBuilder, x: OnnxValue, resized_axes: dict[int, _ResizedAxis], attrs: dict[str, Any]
 ) -> OnnxValue:
     """Resize images of open sizes."""

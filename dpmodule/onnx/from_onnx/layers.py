@@ -166,7 +166,7 @@ def _pool(c: NodeCall) -> list[OnnxValue]:
     window = _ConvWindow(c, tuple(a["kernel_shape"]))
     whole = bool(a.get("ceil_mode"))
     if whole:
-        whole = _widen(window, x)
+        whole = _extend_padding(window, x)
     options: dict[str, Any] = {"kernel": window.kernel, "stride": window.stride}
     if kind == "lp":
         x, kind = x.apply("abs") ** float(a["p"]), "sum"
@@ -201,7 +201,7 @@ def _small(
     return b("Pooling", x, pool_type=kind, pad=pad, **options, **more)
 
 
-def _widen(window: _ConvWindow, x: OnnxValue) -> bool:
+def _extend_padding(window: _ConvWindow, x: OnnxValue) -> bool:
     """Extend the padding after the data for a rounded-up number of windows; return True if any was extended."""
     after = list(window.after)
     for i, (k, s, d) in enumerate(zip(window.kernel, window.stride, window.dilate)):
@@ -314,7 +314,7 @@ def _instance(c: NodeCall) -> OnnxValue:
     return c.b("InstanceNorm", c.x, c.value(1), c.value(2), eps=c.attrs["epsilon"])
 
 
-def _centred(
+def _normalized(
     b: GraphBuilder, x: OnnxValue, axes: list[int], epsilon: float
 ) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
     """Return the normalized data, the mean and the reciprocal of the standard deviation."""
@@ -334,7 +334,7 @@ def _layer(c: NodeCall) -> list[OnnxValue]:
             return [b("LayerNorm", x, scale, zeros, eps=epsilon)]
         if shift.shapes == scale.shapes:
             return [b("LayerNorm", x, scale, shift, eps=epsilon)]
-    result, mean, inverse = _centred(b, x, list(range(axis, x.rank)), epsilon)
+    result, mean, inverse = _normalized(b, x, list(range(axis, x.rank)), epsilon)
     result = result * scale
     return [result if shift is None else result + shift, mean, inverse]
 
@@ -357,7 +357,7 @@ def _group(c: NodeCall) -> OnnxValue:
     if c.since < 21:
         scale, shift = (b("repeat", v, repeats=channels // groups, axis=0) for v in (scale, shift))
     apart = reshape(x, tuple((s[0], groups, channels // groups, *s[2:]) for s in x.shapes))
-    result, _, _ = _centred(b, apart, list(range(2, apart.rank)), c.attrs["epsilon"])
+    result, _, _ = _normalized(b, apart, list(range(2, apart.rank)), c.attrs["epsilon"])
     result = reshape(result, x.shapes)
     wide = [unsqueeze(v, range(1, x.rank - 1)) for v in (scale, shift)]
     return result * wide[0] + wide[1]

@@ -90,13 +90,13 @@ def _einsum(c: NodeCall) -> OnnxValue:
         result = ("..." if "." in letters else "") + result
     if len(terms) != len(values):
         raise Refused(f"equation {text!r} for {len(values)} inputs")
-    terms, result = _spelled(terms, values, result)
+    terms, result = _expand_ellipses(terms, values, result)
     if any(len(set(t)) != len(t) or len(t) != v.rank for t, v in zip(terms, values)):
         raise Refused(f"equation {text!r}, with a repeated letter in one term, or a wrong number of axes")
     value, letters = values[0], terms[0]
     for i in range(1, len(values)):
         later = set("".join(terms[i + 1 :])) | set(result)
-        value, letters = _joined(b, value, letters, values[i], terms[i], later)
+        value, letters = _contract(b, value, letters, values[i], terms[i], later)
     gone = [i for i, n in enumerate(letters) if n not in result]
     if gone:
         value = b("sum", value, axis=tuple(gone)).as_scalar(len(gone) == len(letters))
@@ -104,7 +104,7 @@ def _einsum(c: NodeCall) -> OnnxValue:
     return transpose(value, [letters.index(n) for n in result])
 
 
-def _spelled(terms: list[str], values: Sequence[OnnxValue], result: str) -> tuple[list[str], str]:
+def _expand_ellipses(terms: list[str], values: Sequence[OnnxValue], result: str) -> tuple[list[str], str]:
     """Replace ellipses by letters."""
     widest = max((v.rank - len(t.replace("...", "")) for t, v in zip(terms, values) if "..." in t), default=0)
     signs = "".join(chr(0x3B1 + i) for i in range(widest))
@@ -115,7 +115,7 @@ def _spelled(terms: list[str], values: Sequence[OnnxValue], result: str) -> tupl
     return results, result.replace("...", signs)
 
 
-def _joined(
+def _contract(
     b: GraphBuilder, x: OnnxValue, first: str, y: OnnxValue, second: str, later: set[str]
 ) -> tuple[OnnxValue, str]:
     """Multiply two terms, and sum over the letters that are not used later."""
@@ -180,7 +180,7 @@ def _scores(c: NodeCall, rows: int) -> OnnxValue:
     return b("FullyConnected", x, weight, bias, num_hidden=rows)
 
 
-def _after(c: NodeCall, scores: OnnxValue) -> OnnxValue:
+def _post_transform(c: NodeCall, scores: OnnxValue) -> OnnxValue:
     kind = c.attrs.get("post_transform", "NONE")
     if kind == "NONE":
         return scores
@@ -198,19 +198,19 @@ def _classifier(c: NodeCall) -> list[OnnxValue]:
     if rows == 1 and len(names) == 2:
         # one score decides between two classes
         kind = a.get("post_transform", "NONE")
-        positive = _after(c, scores) if kind == "LOGISTIC" else scores
+        positive = _post_transform(c, scores) if kind == "LOGISTIC" else scores
         other = (1.0 if kind == "LOGISTIC" else 0.0) - positive
         both = b("Concat", other, positive, dim=1)
         chosen = scores > 0.0
         index = b("Reshape", chosen, shape=(-1,)).cast("int64")
-        result = both if kind != "SOFTMAX" else _after(c, both)
+        result = both if kind != "SOFTMAX" else _post_transform(c, both)
     else:
         index = b("argmax", scores, axis=1).cast("int64")
-        result = _after(c, scores)
-    return [_named(b, index, names), result]
+        result = _post_transform(c, scores)
+    return [_class_numbers(b, index, names), result]
 
 
-def _named(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
+def _class_numbers(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
     """Replace positions of classes by class numbers."""
     if names == list(range(len(names))):
         return index
@@ -277,7 +277,7 @@ ML_TABLE: dict[str, Translator] = {
     "Imputer": _imputer,
     "LabelEncoder": _encoder,
     "LinearClassifier": _classifier,
-    "LinearRegressor": lambda c: _after(c, _scores(c, c.attrs.get("targets", 1))),
+    "LinearRegressor": lambda c: _post_transform(c, _scores(c, c.attrs.get("targets", 1))),
     "Normalizer": _normalizer,
     "Scaler": _scaler,
     "ZipMap": lambda c: c.x,

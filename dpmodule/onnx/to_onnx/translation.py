@@ -232,8 +232,7 @@ def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int
     """Infer all shapes of a graph from shapes of variables with named dynamic lengths.
 
     Shape rules handle numbers only. They run for a first set of sizes and again for each name with another size: a
-        length
-    that changes depends on that name.
+    length that changes depends on that name.
 
     Args:
         shapes: shapes of variables by name.

@@ -130,8 +130,7 @@ def arrange(uses: Uses, chains: list[Chain]) -> tuple[list[Chain], list[int | Ch
     """Sort steps and chains so that all inputs of each come before it.
 
     Chains without such an order are dropped: their inputs depend on their own states, as in decoders with feedback.
-        Steps
-    that draw random numbers or have side effects keep their order.
+    Steps that draw random numbers or have side effects keep their order.
 
     Returns:
         (remaining chains, order of the chains and of all steps outside them)

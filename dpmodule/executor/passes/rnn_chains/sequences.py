@@ -4,9 +4,9 @@ Lists that come from one tensor are not stacked: pieces of one tensor, the state
 same operator on such lists.
 
 Dropout is split into two steps: drawing a mask, and applying it. Between the layers of an unrolled network, dropout is
-    one operator for each time step and layer, and their random numbers come from one generator in the order of the
-    operators. Drawn by separate steps, which read no output of a
-chain, they keep that order while whole layers run one after the other.
+one operator for each time step and layer, and their random numbers come from one generator in the order of the
+operators. Drawn by separate steps, which read no output of a chain, they keep that order while whole layers run one
+after the other.
 """
 
 from __future__ import annotations
