@@ -86,13 +86,13 @@ _TABLE = {
 _MAY_BE_NEGATIVE = frozenset({"low", "high", "loc"})
 
 
-def _empty(dims: tuple[int, ...], name: str, env: Env) -> torch.Tensor:
+def _empty_samples(dims: tuple[int, ...], name: str, env: Env) -> torch.Tensor:
     """Return an empty tensor for samples; half precision is sampled in float32 and converted."""
     wide = torch.float32 if name in ("float16", "bfloat16") else torch_dtype(name)
     return torch.empty(dims, dtype=wide, device=env.device)
 
 
-def _wanted_shape(a: Any, env: Env, name: str) -> tuple[int, ...]:
+def _output_shape(a: Any, env: Env, name: str) -> tuple[int, ...]:
     dims = (env.out_shapes[0] if env.out_shapes else None) or a.shape
     if dims is None or 0 in dims:
         raise OpError(f"{name}: shape is {a.shape}, expected known positive dimensions")
@@ -111,7 +111,7 @@ _OUTPUT_ATTRS = {
 _FLOAT = Attr(optional(dtype), "type of the output; None for float32", None)
 
 
-def _checked(name: str, attrs: Mapping[str, Attr]) -> Callable[[Any], None]:
+def _parameter_check(name: str, attrs: Mapping[str, Attr]) -> Callable[[Any], None]:
     """Return a function that checks parameters given as numbers."""
 
     def check(a: Any) -> None:
@@ -129,12 +129,12 @@ def _checked(name: str, attrs: Mapping[str, Attr]) -> Callable[[Any], None]:
 def _declare_random(short: str, distribution: _Distribution) -> None:
     """Declare `_random_x`."""
     name = f"_random_{short}"
-    check, keys = _checked(name, distribution.attrs), tuple(distribution.attrs)
+    check, keys = _parameter_check(name, distribution.attrs), tuple(distribution.attrs)
 
     def run(a: Any, env: Env) -> torch.Tensor:
         check(a)
         dtype_name = a.dtype or "float32"
-        out = _empty(_wanted_shape(a, env, name), dtype_name, env)
+        out = _empty_samples(_output_shape(a, env, name), dtype_name, env)
         return distribution.draw(out, env.generator, *(getattr(a, k) for k in keys)).to(
             torch_dtype(dtype_name)
         )
@@ -158,7 +158,7 @@ def _declare_random(short: str, distribution: _Distribution) -> None:
 def _declare_like(short: str, distribution: _Distribution) -> None:
     """Declare `_random_x_like`."""
     name = f"_random_{short}_like"
-    check, keys = _checked(f"_random_{short}", distribution.attrs), tuple(distribution.attrs)
+    check, keys = _parameter_check(f"_random_{short}", distribution.attrs), tuple(distribution.attrs)
 
     def run(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
         check(a)
@@ -197,7 +197,7 @@ def _declare_sample(short: str, distribution: _Distribution) -> None:
     def run(a: Any, env: Env, *parameters: torch.Tensor) -> torch.Tensor:
         dtype_name = a.dtype or "float32"
         first = parameters[0]
-        out = _empty((*first.shape, *a.shape), dtype_name, env)
+        out = _empty_samples((*first.shape, *a.shape), dtype_name, env)
         expanded = [p.to(out.dtype).reshape(*p.shape, *[1] * len(a.shape)) for p in parameters]
         return distribution.draw(out, env.generator, *expanded).to(torch_dtype(dtype_name))
 
@@ -255,7 +255,7 @@ def randint(a: Any, env: Env) -> torch.Tensor:
     """
     if a.low >= a.high:
         raise OpError(f"_random_randint: low is {a.low}, expected less than high {a.high}")
-    dims = _wanted_shape(a, env, "_random_randint")
+    dims = _output_shape(a, env, "_random_randint")
     target = torch_dtype(a.dtype or "int32")
     return torch.randint(a.low, a.high, dims, generator=env.generator, dtype=target, device=env.device)
 
@@ -345,7 +345,7 @@ def _draw(rows: int, count: int, high: int, env: Env) -> torch.Tensor:
     return torch.exp(uniform * math.log(high + 1.0)).round().long().sub(1).remainder(high)
 
 
-def _first_seen(drawn: torch.Tensor) -> torch.Tensor:
+def _first_occurrence(drawn: torch.Tensor) -> torch.Tensor:
     """Return a mask of the first occurrence of each number in its row."""
     ordered, positions = drawn.sort(dim=1, stable=True)
     new = torch.ones_like(ordered, dtype=torch.bool)
@@ -388,7 +388,7 @@ def sample_unique_zipfian(a: Any, env: Env) -> tuple[torch.Tensor, torch.Tensor]
     rows, per_row = dims
     drawn = _draw(rows, 2 * per_row, a.range_max, env)
     while True:
-        new = _first_seen(drawn)
+        new = _first_occurrence(drawn)
         seen = new.cumsum(1)
         if drawn.numel() == 0 or int(seen[:, -1].min()) >= per_row:
             break

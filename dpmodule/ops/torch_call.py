@@ -307,7 +307,7 @@ class TorchCall:
             tensors_by_path.update({s.path: tensors_by_path[s.path].clone() for s in self.buffers})
         trial = self._trial
         if trial is not None:
-            data = tuple(_converted(t, dtype, trial.copies) for t, dtype in zip(data, trial.dtypes))
+            data = tuple(_convert_input(t, dtype, trial.copies) for t, dtype in zip(data, trial.dtypes))
         generator = env.generator if env.is_train else None
         with (
             self._instances.borrowed() as module,
@@ -431,7 +431,7 @@ class TorchCall:
             return [tuple(t.shape) for t in self._checked(self._call(module, tensors, inputs))]
 
 
-def _converted(tensor: torch.Tensor, dtype: torch.dtype, copies: bool) -> torch.Tensor:
+def _convert_input(tensor: torch.Tensor, dtype: torch.dtype, copies: bool) -> torch.Tensor:
     """Convert an input to the module's type, and copy it if the module modifies its inputs."""
     if tensor.is_floating_point() and not dtype.is_floating_point:
         return tensor.to(dtype)

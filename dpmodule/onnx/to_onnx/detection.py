@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ...ops.contrib.multibox import multibox_prior as priors
-from ...ops.contrib.proposal import anchors_of
+from ...ops.contrib.proposal import anchor_grid
 from .call import OperatorCall, Value
 from .common import reshape, result, shape_value
 
@@ -294,7 +294,7 @@ def proposal(c: OperatorCall) -> list[Value] | Value:
     height, width = c.length(2), c.length(3)
     count = c.length(1) // 2
     scores, moves, info = _floats(c)
-    anchors = anchors_of(a, height, width, torch.empty(())).numpy()
+    anchors = anchor_grid(a, height, width, torch.empty(())).numpy()
     boxes = _decode_proposals(c, moves, info, anchors)
     boxes, output = _scored(c, boxes, scores, info, (height, width, count))
     every = len(anchors)

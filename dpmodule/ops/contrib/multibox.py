@@ -137,7 +137,9 @@ def _overlaps(anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     return torch.where(union == 0, torch.zeros_like(union), common.div_(union))
 
 
-def _negatives(a: Any, scores: torch.Tensor, overlap: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:
+def _hard_negatives(
+    a: Any, scores: torch.Tensor, overlap: torch.Tensor, positive: torch.Tensor
+) -> torch.Tensor:
     """Return a mask of the hardest negatives: the anchors with the lowest background probability."""
     wanted = (positive.sum(1).to(torch.float32) * as_float32(a.negative_mining_ratio)).long()
     free = ~positive & (overlap < as_float32(a.negative_mining_thresh))
@@ -149,7 +151,7 @@ def _negatives(a: Any, scores: torch.Tensor, overlap: torch.Tensor, positive: to
     return free & (rank < wanted[:, None])
 
 
-def _matches(a: Any, overlaps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _match_anchors(a: Any, overlaps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the box of each anchor, their overlap, and whether the anchor is positive.
 
     First each box gets the anchor with the largest overlap, the best pair first; then each other anchor gets the box
@@ -217,13 +219,13 @@ def multibox_target(
     used = max(int(valid.sum(1).max()), 1) if valid.numel() else 1
     labels, valid = labels[:, :used], valid[:, :used]
     overlaps = _overlaps(anchors, labels[:, :, 1:5]).masked_fill_(~valid[:, :, None], -1.0)
-    box, overlap, positive = _matches(a, overlaps)
+    box, overlap, positive = _match_anchors(a, overlaps)
     mined = a.negative_mining_ratio > 0
-    negative = _negatives(a, scores, overlap, positive) if mined else ~positive
+    negative = _hard_negatives(a, scores, overlap, positive) if mined else ~positive
     chosen = labels.gather(1, box[:, :, None].expand(-1, -1, 5))
     target = torch.where(
         positive[:, :, None],
-        _encoded(a, anchors, chosen[:, :, 1:]),
+        _encode(a, anchors, chosen[:, :, 1:]),
         torch.zeros((), dtype=dtype, device=box.device),
     )
     ignored = torch.full_like(box, as_float32(a.ignore_label), dtype=dtype)
@@ -233,7 +235,7 @@ def multibox_target(
     return target.reshape(-1, 4 * count), mask.reshape(-1, 4 * count), classes
 
 
-def _encoded(a: Any, anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+def _encode(a: Any, anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     """Return the targets (N, A, 4) of anchors (A, 4) matched with boxes (N, A, 4)."""
     factors = tensor_like(anchors, a.variances)
     size, new = anchors[:, 2:] - anchors[:, :2], boxes[..., 2:] - boxes[..., :2]
@@ -255,7 +257,7 @@ def _detection_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], (scores[0] if scores else 0, count, 6))]
 
 
-def _decoded(a: Any, moves: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
+def _decode(a: Any, moves: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
     """Return the boxes (N, A, 4) encoded by predictions (N, A, 4) relative to anchors (1, A, 4)."""
     factors = tensor_like(moves, a.variances)
     size = anchors[..., 2:] - anchors[..., :2]
@@ -285,7 +287,7 @@ def _best_class(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return best, class_index
 
 
-def _suppressed(a: Any, rows: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+def _suppressed_mask(a: Any, rows: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
     """Return a mask of the rows (class, score, box) that overlap an earlier kept row, or exceed `sizes`."""
     image, position = (torch.arange(rows.shape[1], device=rows.device) < sizes[:, None]).nonzero().unbind(1)
     flat = rows[image, position]
@@ -347,19 +349,19 @@ def multibox_detection(
         return out
     order = chosen_first(valid)[:, :max_count]
     if 0 < a.nms_threshold <= 1:
-        order = _by_score(a, order, score, sizes)
-    boxes = _decoded(a, moves.reshape(images, count, 4), anchor)
+        order = _sort_by_score(a, order, score, sizes)
+    boxes = _decode(a, moves.reshape(images, count, 4), anchor)
     rows = torch.cat([class_index[..., None], score[..., None], boxes], -1)
     rows = rows.gather(1, order[..., None].expand(-1, -1, 6))
     if 0 < a.nms_threshold <= 1:
         considered = sizes.clamp(max=a.nms_topk) if a.nms_topk > 0 else sizes
-        rows[..., 0].masked_fill_(_suppressed(a, rows, considered), -1.0)
+        rows[..., 0].masked_fill_(_suppressed_mask(a, rows, considered), -1.0)
     filled = torch.arange(max_count, device=rows.device) < sizes[:, None]
     out[:, :max_count] = torch.where(filled[..., None], rows, torch.full_like(rows, -1.0))
     return out
 
 
-def _by_score(a: Any, order: torch.Tensor, score: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+def _sort_by_score(a: Any, order: torch.Tensor, score: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
     """Return the anchors of the detections, best first; those beyond nms_topk keep their order."""
     filled = torch.arange(order.shape[1], device=order.device) < sizes[:, None]
     best = score.gather(1, order).masked_fill(~filled, -torch.inf)

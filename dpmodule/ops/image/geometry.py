@@ -113,7 +113,7 @@ def warp_affine(
     x, y = _source_coordinates(_inverse(np.asarray(matrix, np.float64)), width, height, half)
     color = int(np.clip(np.rint(fill), 0, 255))
     if interp == NEAREST:
-        return _pixels(image, x >> 10, y >> 10, color).to(torch.uint8)
+        return _gather_pixels(image, x >> 10, y >> 10, color).to(torch.uint8)
     x, y = x >> 5, y >> 5
     taps = _tap_table(interp)
     count = taps.shape[0]
@@ -123,7 +123,7 @@ def warp_affine(
     for i in range(count):
         for j in range(count):
             weight = (down[i] * across[j] * _WEIGHT_ONE).round().int().unsqueeze(2)
-            total += weight * _pixels(image, (x >> 5) + (j - before), (y >> 5) + (i - before), color)
+            total += weight * _gather_pixels(image, (x >> 5) + (j - before), (y >> 5) + (i - before), color)
     return (total >> 15).clamp_(0, 255).to(torch.uint8)
 
 
@@ -146,7 +146,7 @@ def _source_coordinates(m: Array, width: int, height: int, half: int) -> tuple[t
     return coordinate(m[0]), coordinate(m[1])
 
 
-def _pixels(image: torch.Tensor, x: torch.Tensor, y: torch.Tensor, color: int) -> torch.Tensor:
+def _gather_pixels(image: torch.Tensor, x: torch.Tensor, y: torch.Tensor, color: int) -> torch.Tensor:
     height, width, channels = image.shape
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     at = y.clamp(0, height - 1) * width + x.clamp(0, width - 1)

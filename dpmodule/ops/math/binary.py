@@ -179,10 +179,10 @@ for _row in _ARITHMETIC:
     declare_pair(*_row)
 
 
-Test = Callable[..., torch.Tensor]
+Comparison = Callable[..., torch.Tensor]
 
 
-def in_operand_type(compare: Test) -> Test:
+def in_operand_type(compare: Comparison) -> Comparison:
     """Return a comparison whose results are 0 and 1 in the type of the left operand.
 
     With `out=` torch writes that type directly; converting booleans takes ten times as long, but `torch.vmap` supports
@@ -199,7 +199,7 @@ def in_operand_type(compare: Test) -> Test:
     return run
 
 
-COMPARISONS: dict[str, tuple[Test, str, str, Onnx]] = {
+COMPARISONS: dict[str, tuple[Comparison, str, str, Onnx]] = {
     "equal": (torch.eq, "Equal", "both are equal", Onnx("Equal", builder="compare")),
     "not_equal": (
         torch.ne,

@@ -53,8 +53,8 @@ def dot(a: Any) -> Binary:
     """Contract the last axis of `lhs` with the first axis of `rhs`.
 
     Shape:
-        lhs: (..., K), or (K, ...) under `transpose_a`.
-        rhs: (K, ...), or (..., K) under `transpose_b`.
+        lhs: (..., K), or (K, ...) with `transpose_a`.
+        rhs: (K, ...), or (..., K) with `transpose_b`.
         returns: the other axes of `lhs`, then those of `rhs`; (1,) for two vectors.
 
     Example:
@@ -104,8 +104,8 @@ def batch_dot(a: Any) -> Binary:
     """Multiply matrices pairwise over the leading axes, which must be equal.
 
     Shape:
-        lhs: (B..., M, K), or (B..., K, M) under `transpose_a`.
-        rhs: (B..., K, N), or (B..., N, K) under `transpose_b`.
+        lhs: (B..., M, K), or (B..., K, M) with `transpose_a`.
+        rhs: (B..., K, N), or (B..., N, K) with `transpose_b`.
         returns: (B..., M, N).
 
     Source: MXNet 1.9.1 `batch_dot`.

@@ -95,8 +95,8 @@ def gemm2(a: Any) -> Tensors:
     """Multiply matrices pairwise: ``alpha * op(A) @ op(B)``.
 
     Shape:
-        A: (B..., M, K), or (B..., K, M) under `transpose_a`.
-        B: (B..., K, N), or (B..., N, K) under `transpose_b`; the leading axes equal those of A.
+        A: (B..., M, K), or (B..., K, M) with `transpose_a`.
+        B: (B..., K, N), or (B..., N, K) with `transpose_b`; the leading axes equal those of A.
         returns: (B..., M, N). With `axis`, the rows of all three are on that axis.
 
     Source: MXNet 1.9.1 `_linalg_gemm2`.
@@ -115,8 +115,8 @@ def gemm(a: Any) -> Tensors:
     """Multiply matrices pairwise and add a third: ``alpha * op(A) @ op(B) + beta * C``.
 
     Shape:
-        A: (B..., M, K), or (B..., K, M) under `transpose_a`.
-        B: (B..., K, N), or (B..., N, K) under `transpose_b`; the leading axes equal those of A.
+        A: (B..., M, K), or (B..., K, M) with `transpose_a`.
+        B: (B..., K, N), or (B..., N, K) with `transpose_b`; the leading axes equal those of A.
         C: (B..., M, N).
         returns: (B..., M, N). With `axis`, the rows of all four are on that axis.
 
@@ -151,11 +151,11 @@ def _syrk_shape(a: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     infer=from_data(_syrk_shape),
 )
 def syrk(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ A`` under `transpose`.
+    """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ A`` with `transpose`.
 
     Shape:
         A: (B..., M, N).
-        returns: (B..., M, M), or (B..., N, N) under `transpose`.
+        returns: (B..., M, M), or (B..., N, N) with `transpose`.
 
     Source: MXNet 1.9.1 `_linalg_syrk`.
     """
@@ -189,7 +189,7 @@ def _triangular_attrs(solve: bool) -> dict[str, Attr]:
     }
 
 
-def _checked_pair(name: str, right: bool, one: torch.Tensor, other: torch.Tensor) -> None:
+def _check_shapes(name: str, right: bool, one: torch.Tensor, other: torch.Tensor) -> None:
     size = other.shape[-1] if right else other.shape[-2]
     if tuple(one.shape) != (*other.shape[:-2], size, size):
         raise ShapeError(
@@ -206,17 +206,17 @@ def _checked_pair(name: str, right: bool, one: torch.Tensor, other: torch.Tensor
     infer=_infer_triangular("_linalg_trmm"),
 )
 def trmm(a: Any, matrices: torch.Tensor, right_side: torch.Tensor) -> torch.Tensor:
-    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` under `rightside`.
+    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` with `rightside`.
 
     Shape:
-        A: (B..., M, M), or (B..., N, N) under `rightside`; only one triangle is read and has a gradient.
+        A: (B..., M, M), or (B..., N, N) with `rightside`; only one triangle is read and has a gradient.
         B: (B..., M, N).
         returns: (B..., M, N).
 
     Source: MXNet 1.9.1 `_linalg_trmm`.
     """
     flip, right, lower, alpha = a.transpose, a.rightside, a.lower, a.alpha
-    _checked_pair("_linalg_trmm", right, matrices, right_side)
+    _check_shapes("_linalg_trmm", right, matrices, right_side)
     triangle = matrices.tril() if lower else matrices.triu()
     triangle = triangle.mT if flip else triangle
     result: torch.Tensor = alpha * (right_side @ triangle if right else triangle @ right_side)
@@ -231,17 +231,17 @@ def trmm(a: Any, matrices: torch.Tensor, right_side: torch.Tensor) -> torch.Tens
     infer=_infer_triangular("_linalg_trsm"),
 )
 def trsm(a: Any, matrices: torch.Tensor, right_side: torch.Tensor) -> torch.Tensor:
-    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by substitution.
+    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` with `rightside`, by substitution.
 
     Shape:
-        A: (B..., M, M), or (B..., N, N) under `rightside`; only one triangle is read and has a gradient.
+        A: (B..., M, M), or (B..., N, N) with `rightside`; only one triangle is read and has a gradient.
         B: (B..., M, N).
         returns: (B..., M, N), the unknown X.
 
     Source: MXNet 1.9.1 `_linalg_trsm`.
     """
     flip, right, lower, alpha = a.transpose, a.rightside, a.lower, a.alpha
-    _checked_pair("_linalg_trsm", right, matrices, right_side)
+    _check_shapes("_linalg_trsm", right, matrices, right_side)
     triangle = matrices.mT if flip else matrices
     solution: torch.Tensor = torch.linalg.solve_triangular(
         triangle, alpha * right_side, upper=lower == flip, left=not right

@@ -117,7 +117,7 @@ def _axes(axis: tuple[int, ...] | None, exclude: bool, ndim: int) -> tuple[int, 
     return tuple(i for i in range(ndim) if i not in normalized) if exclude else normalized
 
 
-def _reduced(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple[int, ...]:
+def _reduced_shape(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple[int, ...]:
     """Return the shape after a reduction; (1,) if no dimensions are left."""
     if keep:
         return tuple(1 if i in axes else d for i, d in enumerate(shape))
@@ -125,7 +125,7 @@ def _reduced(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple
 
 
 def _over_axes_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
-    return _reduced(data, _axes(a.axis, getattr(a, "exclude", False), len(data)), a.keepdims)
+    return _reduced_shape(data, _axes(a.axis, getattr(a, "exclude", False), len(data)), a.keepdims)
 
 
 _infer = from_data(_over_axes_shape)
@@ -209,7 +209,7 @@ def norm(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 def _arg_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     ndim = len(data)
     axes = tuple(range(ndim)) if a.axis is None else (normal_axis(a.axis, ndim),)
-    return _reduced(data, axes, a.keepdims)
+    return _reduced_shape(data, axes, a.keepdims)
 
 
 def _declare_arg(name: str, function: Callable[..., torch.Tensor], word: str) -> None:
@@ -262,7 +262,7 @@ def argmax_channel(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _moments_shapes(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
-    return [_reduced(data, _axes(a.axes, False, len(data)), a.keepdims)] * 2
+    return [_reduced_shape(data, _axes(a.axes, False, len(data)), a.keepdims)] * 2
 
 
 @bound(
@@ -284,7 +284,7 @@ def moments(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor
 
     def run(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         axes = _axes(a.axes, False, x.dim())
-        shape = _reduced(tuple(x.shape), axes, a.keepdims)
+        shape = _reduced_shape(tuple(x.shape), axes, a.keepdims)
         variance, mean = torch.var_mean(x, axes, correction=0, keepdim=a.keepdims)
         return mean.reshape(shape), variance.reshape(shape)
 

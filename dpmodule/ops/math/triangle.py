@@ -17,7 +17,7 @@ from .factor import at_least_1d, infer_per_matrix, square
 _OFFSET = Attr(integer(), "offset of the diagonal, positive above the main one", 0)
 
 
-def _checked(name: str, shape: tuple[int, ...], offset: int) -> tuple[int, ...]:
+def _checked_shape(name: str, shape: tuple[int, ...], offset: int) -> tuple[int, ...]:
     dims = square(name, shape) or ()
     if abs(offset) >= dims[-1]:
         raise ShapeError(
@@ -27,7 +27,7 @@ def _checked(name: str, shape: tuple[int, ...], offset: int) -> tuple[int, ...]:
 
 
 def _diagonal_shape(a: Any, shape: tuple[int, ...]) -> Shape:
-    dims = _checked("_linalg_extractdiag", shape, a.offset)
+    dims = _checked_shape("_linalg_extractdiag", shape, a.offset)
     return (*dims[:-2], dims[-1] - abs(a.offset))
 
 
@@ -48,7 +48,7 @@ def extractdiag(a: Any, x: torch.Tensor) -> torch.Tensor:
     Source: MXNet 1.9.1 `_linalg_extractdiag`.
     """
     offset = a.offset
-    _checked("_linalg_extractdiag", tuple(x.shape), offset)
+    _checked_shape("_linalg_extractdiag", tuple(x.shape), offset)
     return x.diagonal(offset, -2, -1).clone(memory_format=torch.contiguous_format)
 
 
@@ -95,7 +95,7 @@ def _triangle_length(size: int, offset: int) -> int:
 
 
 def _triangle_shape(a: Any, shape: tuple[int, ...]) -> Shape:
-    dims = _checked("_linalg_extracttrian", shape, a.offset)
+    dims = _checked_shape("_linalg_extracttrian", shape, a.offset)
     return (*dims[:-2], _triangle_length(dims[-1], a.offset))
 
 
@@ -121,7 +121,7 @@ def extracttrian(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_linalg_extracttrian`.
     """
-    _checked("_linalg_extracttrian", tuple(x.shape), a.offset)
+    _checked_shape("_linalg_extracttrian", tuple(x.shape), a.offset)
     rows, columns = _triangle_index(x.shape[-1], a, x.device)
     return x[..., rows, columns]
 

@@ -168,7 +168,7 @@ def _deconv_output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     return to_last((data[0], a.num_filter, *sizes), last)
 
 
-def _transposed(
+def _conv_transpose(
     a: Any, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Run torch's transposed convolution with the sizes of `pads_and_adds`, which satisfy torch's restrictions."""
@@ -223,5 +223,5 @@ def deconvolution(a: Any) -> Callable[..., torch.Tensor]:
     Source: Zeiler et al., "Deconvolutional networks", 2010; MXNet 1.9.1 `Deconvolution`, whose CPU build has
     neither channels-last layouts nor dilation in three dimensions.
     """
-    call = partial(_transposed, a)
+    call = partial(_conv_transpose, a)
     return through_first(call, 2) if channels_last(a.layout) else call

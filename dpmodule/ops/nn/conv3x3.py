@@ -114,7 +114,7 @@ def _address(tensor: MaybeTensor) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _convolved(
+def _run_kernel(
     x: torch.Tensor,
     shape: tuple[int, ...],
     weight: tuple[int, ...],
@@ -139,14 +139,14 @@ def _result(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int)
     if not _use_result_kernel(sizes, sizes.filters):
         return torch.conv2d(x, weight, bias, step, 1)
     shape = sizes.images, sizes.filters, sizes.height, sizes.width
-    return _convolved(x, shape, (weight.data_ptr(), *weight.stride(), False), bias, step, 1)
+    return _run_kernel(x, shape, (weight.data_ptr(), *weight.stride(), False), bias, step, 1)
 
 
 def _for_data(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, step: int) -> torch.Tensor:
     """Return the gradient of the data: a convolution of the result's gradient with the rotated weight."""
     filter_, channel, row, column = weight.stride()
     turned = weight.data_ptr(), channel, filter_, row, column, True
-    return _convolved(grad, x.shape, turned, None, 1, step)
+    return _run_kernel(grad, x.shape, turned, None, 1, step)
 
 
 def _for_weight(
@@ -376,11 +376,11 @@ class TiledConvolution:
         kernels().convolve(self.row(sizes, range(5)), torch.get_num_threads(), *addresses)
         return result
 
-    def row(self, sizes: ConvolutionSizes, places: Iterable[int]) -> bytes:
+    def row(self, sizes: ConvolutionSizes, addresses: Iterable[int]) -> bytes:
         """Return the kernel's arguments for the same convolution, as bytes.
 
         Args:
-            places: indices, in the kernel's list of addresses, of data, weight, bias, summand (address 0 for none)
+            addresses: indices, in the kernel's list of addresses, of data, weight, bias, summand (address 0 for none)
                 and result, all in channels_last.
         """
-        return _ROW.pack(*sizes.given, self._block, self._rectifies, *places)
+        return _ROW.pack(*sizes.given, self._block, self._rectifies, *addresses)

@@ -21,7 +21,7 @@ from .layer_shapes import unify_input
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def _with_vectors(
+def _shape_rule(
     length: Callable[[Any, tuple[int, ...]], int],
     statistics: Callable[[Any, tuple[int, ...]], tuple[int, ...]],
     least: int = 2,
@@ -50,7 +50,7 @@ def _with_vectors(
     return infer
 
 
-def _reduced(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+def _statistics_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     axis = a.axis % len(data)
     return (*data[:axis], 1, *data[axis + 1 :])
 
@@ -62,7 +62,7 @@ def _mean_and_std(a: Any) -> tuple[str, ...]:
 _MANY_ROWS = 128
 
 
-def _normalized(
+def _normalize_last_axis(
     x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Normalise the last axis of x; return the output, the mean and the reciprocal deviation.
@@ -88,7 +88,7 @@ def _normalized(
     },
     outputs=_mean_and_std,
     hidden=lambda a: 0 if a.output_mean_var else 2,
-    infer=_with_vectors(lambda a, data: data[a.axis], _reduced, 1),
+    infer=_shape_rule(lambda a, data: data[a.axis], _statistics_shape, 1),
     onnx=Onnx("LayerNormalization", builder="layer_norm"),
 )
 def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> Result:
@@ -103,16 +103,16 @@ def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     """
     inner = a.axis in (-1, data.dim() - 1)
     x = data if inner else data.movedim(a.axis, -1)
-    out, mean, rstd = _normalized(x, gamma, beta, a.eps)
+    out, mean, rstd = _normalize_last_axis(x, gamma, beta, a.eps)
     if not inner:
         out = out.movedim(-1, a.axis)
     if not a.output_mean_var:
         return out
-    shape = _reduced(a, tuple(data.shape))
+    shape = _statistics_shape(a, tuple(data.shape))
     return out, mean.detach().reshape(shape), rstd.detach().reciprocal().reshape(shape)
 
 
-def _by_group(
+def _group_norm(
     data: torch.Tensor, groups: int, weight: torch.Tensor, bias: torch.Tensor, eps: float
 ) -> torch.Tensor:
     """Normalise groups of channels.
@@ -133,7 +133,7 @@ def _channels(a: Any, data: tuple[int, ...]) -> int:
     [arg("data", ROWS), param("gamma"), param("beta")],
     {"eps": Attr(real, "added to the variance", 1e-3)},
     hidden=2,
-    infer=_with_vectors(_channels, lambda a, data: data[:2], 3),
+    infer=_shape_rule(_channels, lambda a, data: data[:2], 3),
     onnx=Onnx("InstanceNormalization", builder="instance_norm"),
 )
 def instance_norm(
@@ -147,7 +147,7 @@ def instance_norm(
 
     Source: Ulyanov et al., "Instance normalization", 2016; MXNet 1.9.1 `InstanceNorm`.
     """
-    return _by_group(data, data.shape[1], gamma, beta, a.eps)
+    return _group_norm(data, data.shape[1], gamma, beta, a.eps)
 
 
 def _groups(a: Any, data: tuple[int, ...]) -> int:
@@ -166,7 +166,7 @@ def _groups(a: Any, data: tuple[int, ...]) -> int:
     },
     outputs=_mean_and_std,
     hidden=lambda a: 0 if a.output_mean_var else 2,
-    infer=_with_vectors(_groups, lambda a, data: (data[0], a.num_groups), 3),
+    infer=_shape_rule(_groups, lambda a, data: (data[0], a.num_groups), 3),
     onnx=Onnx("InstanceNormalization", builder="group_norm"),
 )
 def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> Result:
@@ -183,7 +183,7 @@ def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     group_size = channels // a.num_groups
     weight, bias = gamma.repeat_interleave(group_size), beta.repeat_interleave(group_size)
     if not a.output_mean_var:
-        return _by_group(data, a.num_groups, weight, bias, a.eps)
+        return _group_norm(data, a.num_groups, weight, bias, a.eps)
     space = data[0, 0].numel()
     out, mean, rstd = torch.native_group_norm(
         data.contiguous(), weight, bias, rows, channels, space, a.num_groups, a.eps

@@ -188,7 +188,7 @@ def pool_windows(a: Any, spatial: tuple[int, ...]) -> PoolWindows:
     return PoolWindows(a, spatial) if is_tracing() else _cached_windows(a, spatial)
 
 
-def _global(a: Any, data: torch.Tensor) -> torch.Tensor:
+def _global_pool(a: Any, data: torch.Tensor) -> torch.Tensor:
     axes = tuple(range(2, data.dim()))
     if a.pool_type == "max":
         return _MAX[len(axes)](data, data.shape[2:])
@@ -296,7 +296,7 @@ def pooling(a: Any) -> Callable[..., torch.Tensor]:
     Source: MXNet 1.9.1 `Pooling`, whose "same" convention raises for every input.
     """
     if a.global_pool:
-        call = partial(_global, a)
+        call = partial(_global_pool, a)
     elif a.pool_type == "max" and _torch_has_windows(a):
         rank = len(a.kernel)
         stride, pad = a.stride[:rank] or 1, a.pad[:rank] or 0

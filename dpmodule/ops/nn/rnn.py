@@ -152,7 +152,7 @@ def _run_layers(
     if _is_small(a, x, batch_sizes, states, weights, num_layers):
         return small_lstm(x, [state[0] for state in states], weights)
     if a.mode == "lstm" and torch.compiler.is_compiling() and torch.is_grad_enabled():
-        x = _differentiable(x, weights[0])
+        x = _require_grad_like(x, weights[0])
     hx = tuple(states) if _with_cell(a) else states[0]
     # cuDNN supports backward only in its training mode; `torch.jit.trace` records one mode for both
     training = torch.is_grad_enabled() or is_jit_tracing()
@@ -165,7 +165,7 @@ def _run_layers(
     return tuple(outputs)
 
 
-def _differentiable(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def _require_grad_like(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Return the data, requiring a gradient if a weight does.
 
     torch compiles an LSTM over data without gradient to a oneDNN call without backward.
@@ -189,7 +189,7 @@ def _is_small(
     return is_small(x, [state[0] for state in states], weights)
 
 
-def _drop(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:
+def _apply_dropout(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:
     mask = bernoulli_mask(1.0 - p, list(x.shape), x, generator)
     return x * (mask.div_(1.0 - p) if p < 1 else mask)
 
@@ -210,7 +210,7 @@ def run(
     last: list[tuple[torch.Tensor, ...]] = []
     for layer, layer_states in enumerate(zip(*split, strict=True)):
         if layer:
-            x = _drop(x, a.p, env.generator)
+            x = _apply_dropout(x, a.p, env.generator)
         layer_weights = weights[layer * per_layer : (layer + 1) * per_layer]
         x, *new = _run_layers(
             a, x, batch_sizes, [state.contiguous() for state in layer_states], layer_weights, 1

@@ -244,7 +244,7 @@ class _MaxPool(torch.autograd.Function):
 _apply: Callable[..., torch.Tensor] = _MaxPool.apply
 
 
-def _edges(
+def _bin_edges(
     start: torch.Tensor, size: torch.Tensor, parts: int, limit: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the range of pixels of each bin of each region within the image, as first and last + 1."""
@@ -289,8 +289,8 @@ def roi_pooling(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     def roi_pooling(data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
         image = image_indices("ROIPooling", rois, data.shape[0])
         left, top, right, bottom = round_half_away(rois[:, 1:].detach() * scale).unbind(1)
-        rows = _edges(top, (bottom - top + 1).clamp(min=1), high, data.shape[2])
-        columns = _edges(left, (right - left + 1).clamp(min=1), wide, data.shape[3])
+        rows = _bin_edges(top, (bottom - top + 1).clamp(min=1), high, data.shape[2])
+        columns = _bin_edges(left, (right - left + 1).clamp(min=1), wide, data.shape[3])
         bins = _Bins(image, rows, columns, (high, wide))
         differentiated = torch.is_grad_enabled() and data.requires_grad
         out = _apply(data, bins) if differentiated else _max_pool(data, bins, False)[0]

@@ -36,7 +36,7 @@ def _check(a: Any, data: torch.Tensor, lengths: torch.Tensor | None) -> None:
         _lengths_shape(a, [tuple(lengths.shape)], shape)
 
 
-def _with_batch(a: Any, data: tuple[int, ...], lengths: list[Shape]) -> tuple[int, ...]:
+def _infer_batch(a: Any, data: tuple[int, ...], lengths: list[Shape]) -> tuple[int, ...]:
     """Infer the batch size from the lengths."""
     if lengths and lengths[0] and not data[1 - a.axis]:
         return (data[0], *lengths[0], *data[2:]) if a.axis == 0 else (*lengths[0], *data[1:])
@@ -48,7 +48,7 @@ def _infer_same(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None:
         return ins, outs
     _check_rank(data)
-    data = _with_batch(a, data, ins[1:])
+    data = _infer_batch(a, data, ins[1:])
     return [data, *_lengths_shape(a, ins[1:], data)], [data]
 
 
@@ -59,7 +59,7 @@ def _infer_last(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None:
         return ins, outs
     _check_rank(data)
-    data = _with_batch(a, data, ins[1:])
+    data = _infer_batch(a, data, ins[1:])
     wanted = data[: a.axis] + data[a.axis + 1 :]
     return [data, *_lengths_shape(a, ins[1:], data)], [unify_input("output", out, wanted, data)]
 

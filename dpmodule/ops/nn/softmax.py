@@ -209,7 +209,7 @@ def _add_at_labels(grad: torch.Tensor, labels: torch.Tensor, axis: int, value: f
     return grad.scatter_add_(axis, inside, (labels == inside).to(grad.dtype).mul_(value))
 
 
-def _minus_labels(start: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
+def _subtract_labels(start: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
     """Return a copy of `start` with `value` subtracted at the class of each label; see `_add_at_labels`."""
     if start.is_cpu:
         with suppress(RuntimeError):  # an invalid label is rare, and checking first would take twice the time
@@ -247,7 +247,7 @@ def softmax_output_grad(
     """Return probability minus label, scaled; see `softmax_output`."""
     scale: float = a.grad_scale
     if label.dim() == 1 and out.dim() == 2 and _is_plain(a):
-        grad = _minus_labels(out, label.long().unsqueeze(1), 1, 1.0)
+        grad = _subtract_labels(out, label.long().unsqueeze(1), 1, 1.0)
     elif label.shape == out.shape:
         grad = out - label.to(out.dtype)
     else:
@@ -275,17 +275,17 @@ def _hard_label_grad(a: Any, out: torch.Tensor, label: torch.Tensor) -> torch.Te
             labels = labels[: p.shape[0]]
     if a.smooth_alpha and not a.multi_output:
         rest = a.smooth_alpha / max(p.shape[1] - 1, 1)
-        grad = _minus_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest).mul_(
+        grad = _subtract_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest).mul_(
             label_scale(a, classes, p)
         )
     else:
-        grad = _scaled_minus_labels(p, labels, label_scale(a, classes, p))
+        grad = _scaled_difference(p, labels, label_scale(a, classes, p))
     if a.use_ignore:
         _zero_columns(grad, labels == int(a.ignore_label))
     return grad if grad.shape == out.shape else grad.view(out.shape)
 
 
-def _scaled_minus_labels(p: torch.Tensor, labels: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
+def _scaled_difference(p: torch.Tensor, labels: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
     """Return (p - one-hot label) * scale, with the classes on axis 1.
 
     One pass over `p`, which is long for a large vocabulary; the values at the labels are written afterwards. Invalid
@@ -401,7 +401,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *heads: torch.Tensor) -> tuple[torch.Tensor, None]:
         p, labels = ctx.saved_tensors
-        return _minus_labels(p, labels, 1, 1.0).mul_(heads[0]), None
+        return _subtract_labels(p, labels, 1, 1.0).mul_(heads[0]), None
 
 
 def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

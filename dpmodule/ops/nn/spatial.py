@@ -20,7 +20,7 @@ from .layer_shapes import unify_input
 _CUDNN_OFF = Attr(optional(boolean), "accepted and ignored", None)
 
 
-def _target(a: Any) -> tuple[int, int]:
+def _target_size(a: Any) -> tuple[int, int]:
     """Return the grid's height and width."""
     if len(a.target_shape) != 2 or min(a.target_shape) < 1:
         raise OpError(f"target_shape is {a.target_shape}, expected a positive height and width")
@@ -72,7 +72,7 @@ def _grid_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         return [data], [data]
     rows = (data or out or (0,))[0] or (out[0] if out else 0)
     data = unify_input("data", data, (rows, 6), data)
-    return [data], [unify_input("output", out, (rows, 2, *_target(a)), data)]
+    return [data], [unify_input("output", out, (rows, 2, *_target_size(a)), data)]
 
 
 @bound(
@@ -100,7 +100,7 @@ def grid_generator(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     Source: Jaderberg et al., "Spatial transformer networks", 2015; MXNet 1.9.1 `GridGenerator`. A grid one pixel
     wide or high is at -1, where MXNet gives NaN.
     """
-    return _warp if a.transform_type == "warp" else partial(_affine, _target(a))
+    return _warp if a.transform_type == "warp" else partial(_affine, _target_size(a))
 
 
 def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -176,7 +176,7 @@ def grid_sample(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
 
 def _transformer_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, loc, out = ins[0], ins[1], outs[0]
-    target = _target(a)
+    target = _target_size(a)
     rows = next((s[0] for s in (data, loc, out) if s and s[0]), 0)
     loc = unify_input("loc", loc, (rows, 6), data)
     if data is None:
@@ -213,7 +213,7 @@ def spatial_transformer(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.
 
     Source: Jaderberg et al., "Spatial transformer networks", 2015; MXNet 1.9.1 `SpatialTransformer`.
     """
-    target = _target(a)
+    target = _target_size(a)
     return lambda data, loc: _sample(data, _affine(target, loc))
 
 

@@ -135,7 +135,7 @@ class _UnfoldWindows:
         """Return the sizes of the axes with their padding."""
         return [x + 2 * p for x, p in zip(self.spatial, self.pad, strict=True)]
 
-    def places(self, device: torch.device) -> torch.Tensor:
+    def indices(self, device: torch.device) -> torch.Tensor:
         """Return the index in the flat padded image of each element of each window: (prod(kernel), windows)."""
         axes = []
         for k, s, d, n in zip(self.kernel, self.stride, self.dilate, self.counts, strict=True):
@@ -161,12 +161,12 @@ def _gather_windows(w: _UnfoldWindows, data: torch.Tensor) -> torch.Tensor:
     """Return the windows as columns, for any number of axes."""
     sides = [p for p in reversed(w.pad) for _ in range(2)]
     flat = F.pad(data, sides).flatten(2)
-    return flat[:, :, w.places(data.device)].flatten(1, 2)
+    return flat[:, :, w.indices(data.device)].flatten(1, 2)
 
 
 def _scatter_windows(w: _UnfoldWindows, columns: torch.Tensor) -> torch.Tensor:
     """Return the image summed from columns, for any number of axes."""
-    indices = w.places(columns.device).flatten()
+    indices = w.indices(columns.device).flatten()
     rows, channels = columns.shape[0], columns.shape[1] // prod(w.kernel)
     flat = columns.new_zeros((rows, channels, prod(w.padded())))
     out = flat.index_add(2, indices, columns.reshape(rows, channels, -1)).view(rows, channels, *w.padded())

@@ -112,7 +112,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [shape, *[RANGE_SHAPE] * (len(ins) - 1)], [shape, *[RANGE_SHAPE] * (len(outs) - 1)]
 
 
-def _quantized(
+def _quantize(
     x: torch.Tensor, low: torch.Tensor, high: torch.Tensor, dtype: str, steps: dict[str, float]
 ) -> Triple:
     low, high = low.reshape(1).float(), high.reshape(1).float()
@@ -152,7 +152,7 @@ def quantize(a: Any) -> Callable[..., Triple]:
 
     def quantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
         check_types("_contrib_quantize", {"data": data}, "float32")
-        return _quantized(data.detach(), low.detach(), high.detach(), out_dtype, MAX_VALUE)
+        return _quantize(data.detach(), low.detach(), high.detach(), out_dtype, MAX_VALUE)
 
     return quantize
 
@@ -207,14 +207,14 @@ def quantize_v2(a: Any) -> Callable[..., Triple]:
                 float_like(data, a.max_calib_range if is_calibrated else top),
             )
         if is_calibrated:
-            return _quantized(
+            return _quantize(
                 data,
                 float_like(data, a.min_calib_range),
                 float_like(data, a.max_calib_range),
                 out_dtype,
                 STEPS,
             )
-        return _quantized(data, data.min(), data.max(), out_dtype, STEPS)
+        return _quantize(data, data.min(), data.max(), out_dtype, STEPS)
 
     return quantize_v2
 
@@ -279,12 +279,12 @@ def dequantize(a: Any) -> Callable[..., torch.Tensor]:
 
     def dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
         check_types("_contrib_dequantize", {"data": data}, "int8", "uint8", "int32")
-        return _dequantized(data, low.detach(), high.detach())
+        return _dequantize(data, low.detach(), high.detach())
 
     return dequantize
 
 
-def _dequantized(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+def _dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     return data.float() * (magnitude(low, high) / STEPS[name_of(data.dtype)])
 
 
@@ -346,7 +346,7 @@ def _infer_threshold(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [bins, edges], [RANGE_SHAPE, RANGE_SHAPE]
 
 
-def _smoothed(counts: torch.Tensor) -> torch.Tensor | None:
+def _smooth(counts: torch.Tensor) -> torch.Tensor | None:
     """Return counts with some weight moved to empty bins; None if there are too few nonempty bins."""
     empty = counts == 0
     missing, filled = int(empty.sum()), int((~empty).sum())
@@ -366,8 +366,8 @@ def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, qua
     sums = kept.new_zeros(quantized).index_add(0, group, kept)
     filled = kept.new_zeros(quantized).index_add(0, group, (kept != 0).to(kept.dtype))
     share = torch.where(filled > 0, sums / filled.clamp(min=1), 0.0)[group]
-    coarse = _smoothed(torch.where(clipped != 0, share, 0.0))
-    fine = _smoothed(clipped)
+    coarse = _smooth(torch.where(clipped != 0, share, 0.0))
+    fine = _smooth(clipped)
     if coarse is None or fine is None:
         return float("inf")
     fine, coarse = fine / fine.sum(), coarse / coarse.sum()

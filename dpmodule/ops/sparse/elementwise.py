@@ -119,7 +119,7 @@ add_rule(
 )
 
 
-def _pass(a: Any, env: Env, data: Sparse) -> Any:
+def _identity(a: Any, env: Env, data: Sparse) -> Any:
     return data.replaced(data.values.clone())
 
 
@@ -131,9 +131,9 @@ def _zeros(a: Any, env: Env, data: Sparse) -> Any:
     return data.emptied()
 
 
-add_rule("_copy", SparseRule(as_first, _pass, pass_gradient, unchanged))
-add_rule("BlockGrad", SparseRule(as_first, _pass, _stop_grad, unchanged))
-add_rule("make_loss", SparseRule(as_first, _pass))
+add_rule("_copy", SparseRule(as_first, _identity, pass_gradient, unchanged))
+add_rule("BlockGrad", SparseRule(as_first, _identity, _stop_grad, unchanged))
+add_rule("make_loss", SparseRule(as_first, _identity))
 add_rule("zeros_like", SparseRule(as_first, _zeros, _stop_grad, unchanged))
 
 
@@ -154,12 +154,12 @@ add_rule(
 # two arrays
 
 
-def _both(a: Any, stypes: Stypes) -> Stypes | None:
+def _common_storage(a: Any, stypes: Stypes) -> Stypes | None:
     """Return the output's storage for two arrays of the same sparse type."""
     return stypes[:1] if stypes[0] == stypes[1] != "default" else None
 
 
-def _union(left: Sparse, right: Sparse, run: Callable[[Tensor, Tensor], Tensor]) -> Sparse:
+def _apply_on_union(left: Sparse, right: Sparse, run: Callable[[Tensor, Tensor], Tensor]) -> Sparse:
     """Apply a function at all positions stored in one of two records."""
     if isinstance(left, RowSparse) and isinstance(right, RowSparse):
         if torch.equal(left.rows, right.rows):
@@ -179,7 +179,7 @@ def _union(left: Sparse, right: Sparse, run: Callable[[Tensor, Tensor], Tensor])
 
 def _binary(name: str) -> Callable[..., Any]:
     def run(a: Any, env: Env, left: Sparse, right: Sparse) -> Any:
-        return _union(left, right, lambda x, y: _apply(name, a, env, x, y))
+        return _apply_on_union(left, right, lambda x, y: _apply(name, a, env, x, y))
 
     return run
 
@@ -193,13 +193,13 @@ def _sub_grad(a: Any, env: Env, wanted: Any, grads: Any, *inputs: Any) -> Any:
 
 
 def _alike(a: Any, stypes: Stypes) -> Stypes:
-    return stypes if _both(a, stypes) else ("default", "default")
+    return stypes if _common_storage(a, stypes) else ("default", "default")
 
 
-add_rule("elemwise_add", SparseRule(_both, _binary("elemwise_add"), pass_gradient, _alike))
-add_rule("elemwise_sub", SparseRule(_both, _binary("elemwise_sub"), _sub_grad, _alike))
+add_rule("elemwise_add", SparseRule(_common_storage, _binary("elemwise_add"), pass_gradient, _alike))
+add_rule("elemwise_sub", SparseRule(_common_storage, _binary("elemwise_sub"), _sub_grad, _alike))
 for _name in ("_maximum", "_minimum", "_hypot"):
-    add_rule(_name, SparseRule(_both, _binary(_name)))
+    add_rule(_name, SparseRule(_common_storage, _binary(_name)))
 
 
 def _all_rows(a: Any, stypes: Stypes) -> Stypes | None:
@@ -224,7 +224,7 @@ def _mul_storage(a: Any, stypes: Stypes) -> Stypes | None:
 
 def _mul(a: Any, env: Env, left: Any, right: Any) -> Any:
     if isinstance(left, Sparse) and isinstance(right, Sparse):
-        return _union(left, right, torch.mul)
+        return _apply_on_union(left, right, torch.mul)
     if isinstance(left, Sparse):
         return left.replaced(left.values * values_at(right, left))
     return right.replaced(right.values * values_at(left, right))

@@ -37,7 +37,7 @@ def sum_rows_by_index(
     Args:
         numbers: (T,), int64.
         values: rows, (T, ...).
-        places: index of the row of `values`, which then has any length, for each number, (T,) int64; None = 0, 1, ...
+        positions: row of `values`, then of any length, for each number, (T,) int64; None = 0, 1, ...
 
     Returns:
         (R,) and (R, ...), for R distinct numbers.
@@ -80,11 +80,11 @@ def group_indices(numbers: Tensor, positions: Tensor | None = None) -> tuple[Ten
 
     Args:
         numbers: at least one, (T,) int64.
-        places: a value for each number, (T,) int64; None = 0, 1, ...
+        positions: a value for each number, (T,) int64; None = 0, 1, ...
 
     Returns:
-        The distinct numbers, ascending, (R,); the start of each group in sorted order, (R,); and the `places` in sorted
-        order, (T,).
+        The distinct numbers, ascending, (R,); the start of each group in sorted order, (R,); and the `positions` in
+        sorted order, (T,).
     """
     from ... import native  # loads the extension
 

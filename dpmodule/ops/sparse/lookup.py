@@ -48,10 +48,10 @@ def sparse_embedding(a: Any, env: Env, data: Tensor, weight: Tensor) -> Tensor:
 
     Source: MXNet 1.9.1 `_contrib_SparseEmbedding`.
     """
-    return weight.index_select(0, _checked(a, data).flatten()).view(*data.shape, a.output_dim)
+    return weight.index_select(0, _checked_indices(a, data).flatten()).view(*data.shape, a.output_dim)
 
 
-def _checked(a: Any, data: Tensor) -> Tensor:
+def _checked_indices(a: Any, data: Tensor) -> Tensor:
     """Return the indices as integers; raises BoundsError if one is out of range."""
     numbers = data.long()
     if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < a.input_dim:
@@ -96,7 +96,7 @@ add_rule(
     "Embedding",
     _table_rule(lambda a: a.sparse_grad, lambda a, data: data.long().clamp(0, a.input_dim - 1)),
 )
-add_rule("_contrib_SparseEmbedding", _table_rule(lambda a: True, _checked))
+add_rule("_contrib_SparseEmbedding", _table_rule(lambda a: True, _checked_indices))
 
 
 # rows of matrices
@@ -134,11 +134,11 @@ def sparse_retain(a: Any, env: Env, data: Tensor, indices: Tensor) -> Tensor:
     Source: MXNet 1.9.1 `sparse.retain`, which only takes row-sparse arrays.
     """
     kept = torch.zeros(data.shape[0], dtype=torch.bool, device=data.device)
-    kept[_kept(data, indices)] = True
+    kept[_rows_to_keep(data, indices)] = True
     return data.mul(kept.view(-1, *[1] * (data.dim() - 1)))
 
 
-def _kept(data: Any, indices: Tensor) -> Tensor:
+def _rows_to_keep(data: Any, indices: Tensor) -> Tensor:
     """Return the indices of the rows to keep, distinct and ascending."""
     rows: Tensor = torch.unique(indices.long())
     if rows.numel() and not 0 <= int(rows[0]) <= int(rows[-1]) < data.shape[0]:
@@ -148,14 +148,14 @@ def _kept(data: Any, indices: Tensor) -> Tensor:
 
 
 def _retain(a: Any, env: Env, data: RowSparse, indices: Tensor) -> Any:
-    wanted = _kept(data, indices)
+    wanted = _rows_to_keep(data, indices)
     if not data.rows.numel():
         wanted = wanted[:0]
     return RowSparse(wanted, data.pick(wanted), data.shape)
 
 
 def _retain_grad(a: Any, env: Env, wanted: Any, grads: Any, data: RowSparse, indices: Tensor) -> Any:
-    grad, rows = grads[0], _kept(data, indices)
+    grad, rows = grads[0], _rows_to_keep(data, indices)
     known = RowSparse(*stored_rows(grad), grad.shape) if grad.is_sparse else None
     values = grad.index_select(0, rows) if known is None else known.pick(rows)
     return [RowSparse(rows, values, data.shape), torch.zeros_like(indices) if wanted[1] else None]
@@ -275,25 +275,25 @@ class _PooledRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: LookupPool, data: Ragged, takes_rows: bool, weight: Tensor) -> Tensor:
         ctx.a, ctx.data, ctx.by_rows, ctx.shape = a, data, takes_rows and a.lookup.sparse_grad, weight.shape
-        sums = embedding_bag(_rows_of(a, data), weight, data.offsets, mode="sum", include_last_offset=True)
-        return _divided(a, sums, data)
+        sums = embedding_bag(_table_rows(a, data), weight, data.offsets, mode="sum", include_last_offset=True)
+        return _scale_sums(a, sums, data)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         a, data, grad = ctx.a, ctx.data, grads[0]
         rows, totals = sum_rows_by_index(
-            _rows_of(a, data), _divided(a, grad, data).contiguous(), data.row_numbers()
+            _table_rows(a, data), _scale_sums(a, grad, data).contiguous(), data.row_numbers()
         )
         if ctx.by_rows:
             return None, None, None, row_gradient(rows, totals, ctx.shape)
         return None, None, None, grad.new_zeros(ctx.shape).index_copy_(0, rows, totals)
 
 
-def _rows_of(a: LookupPool, data: Ragged) -> Tensor:
+def _table_rows(a: LookupPool, data: Ragged) -> Tensor:
     return data.values.long().clamp(0, a.lookup.input_dim - 1)
 
 
-def _divided(a: LookupPool, sums: Tensor, data: Ragged) -> Tensor:
+def _scale_sums(a: LookupPool, sums: Tensor, data: Ragged) -> Tensor:
     """Return sums (N, D) over rows of `data`, or their gradients, scaled for the kind of pooling."""
     if a.pool.pool_type == "sum":
         return sums

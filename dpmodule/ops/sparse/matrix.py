@@ -36,7 +36,7 @@ def _product(matrix: Csr, columns: Tensor, width: int, dense: Tensor, flip: bool
     return result
 
 
-def _flat(dense: Tensor) -> Tensor:
+def _flatten(dense: Tensor) -> Tensor:
     return dense if dense.dim() == 2 else dense.reshape(dense.shape[0], -1)
 
 
@@ -44,8 +44,8 @@ def _rows_to_multiply(matrix: Csr, right: Any) -> tuple[Tensor, Tensor, int]:
     """Return the dense rows that the product needs, the columns' positions among them, and their number."""
     if isinstance(right, RowSparse) and right.rows.numel() < right.shape[0]:
         rows, positions = matrix.distinct_columns()
-        return _flat(right.pick(rows)), positions, rows.numel()
-    return _flat(_dense(right)), matrix.columns, matrix.shape[1]
+        return _flatten(right.pick(rows)), positions, rows.numel()
+    return _flatten(_dense(right)), matrix.columns, matrix.shape[1]
 
 
 def _csr_dot(a: Any, left: Csr, right: Any) -> Any:
@@ -53,7 +53,7 @@ def _csr_dot(a: Any, left: Csr, right: Any) -> Any:
     if not a.transpose_a:
         dense, columns, width = _rows_to_multiply(left, right)
         return _product(left, columns, width, dense).reshape(left.shape[0], *right.shape[1:])
-    dense = _flat(_dense(right))
+    dense = _flatten(_dense(right))
     shape = (left.shape[1], *right.shape[1:])
     if a.forward_stype == "default":
         return _product(left, left.columns, left.shape[1], dense, True).reshape(shape)
@@ -104,7 +104,7 @@ def _dot_grad(a: Any, env: Env, wanted: Any, grads: Any, left: Any, right: Any) 
     gradients: list[Any] = [None, None]
     if isinstance(left, Csr) and not (a.transpose_a or a.transpose_b) and wanted[1]:
         rows, positions = left.distinct_columns()
-        values = _product(left, positions, rows.numel(), _flat(grad), True)
+        values = _product(left, positions, rows.numel(), _flatten(grad), True)
         gradients[1] = row_gradient(rows, values.reshape(rows.numel(), *right.shape[1:]), right.shape)
         wanted = (wanted[0], False)
     if any(wanted):

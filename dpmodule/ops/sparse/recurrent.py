@@ -34,7 +34,7 @@ def _rnn_storage(a: Any, stypes: Stypes) -> Stypes:
     return ("ragged", *("default",) * states)
 
 
-def packed(data: Ragged, from_end: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+def packing_layout(data: Ragged, from_end: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """Return the layout of torch's packed sequences: rows sorted by length, elements ordered by step.
 
     Returns:
@@ -62,7 +62,7 @@ def _rnn(a: Any, env: Env, data: Ragged, parameters: Tensor, *states: Tensor) ->
         hidden = (a.projection_size or a.state_size) * (2 if a.bidirectional else 1)
         output = data.replaced(values.new_zeros(0, hidden))
         return (output, *states) if a.state_outputs else output
-    positions, order, batch_sizes = packed(data)
+    positions, order, batch_sizes = packing_layout(data)
     filled = int(batch_sizes[0])
     sorted_states = [state.index_select(1, order) for state in states]
     begin = [state[:, :filled].contiguous() for state in sorted_states]
@@ -134,7 +134,7 @@ def _lstm(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple
     if not values.shape[0]:
         empty = data.replaced(values.new_zeros(0, units))
         return empty, empty
-    positions, _, batch_sizes = packed(data, a.is_reverse)
+    positions, _, batch_sizes = packing_layout(data, a.is_reverse)
     order = positions.argsort()
     mapped = values.index_select(0, order) + bias[: 4 * units]
     cell_of = _LSTMStep(a, bias, units)

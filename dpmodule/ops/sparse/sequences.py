@@ -83,10 +83,10 @@ def _max(data: Ragged) -> Tensor:
     for row, (first, end) in enumerate(zip(bounds, bounds[1:])):  # five times as fast as one scatter
         if end > first:
             positions[row] = values[first:end].max(0).indices + first
-    return _picked(data, positions)
+    return _gather_elements(data, positions)
 
 
-def _picked(data: Ragged, positions: Tensor) -> Tensor:
+def _gather_elements(data: Ragged, positions: Tensor) -> Tensor:
     """Return elements by position, and zeros for empty rows."""
     if not data.values.shape[0]:
         return data.values.new_zeros(data.shape)
@@ -95,10 +95,10 @@ def _picked(data: Ragged, positions: Tensor) -> Tensor:
     return picked.masked_fill(empty, 0)
 
 
-def _at_end(data: Ragged, last: bool) -> Tensor:
+def _first_or_last(data: Ragged, last: bool) -> Tensor:
     """Return each row's first or last element, zeros for an empty row."""
     positions = data.offsets[1:] - 1 if last else data.offsets[:-1]
-    return _picked(data, positions.view(-1, *[1] * (data.values.dim() - 1)).expand(data.shape))
+    return _gather_elements(data, positions.view(-1, *[1] * (data.values.dim() - 1)).expand(data.shape))
 
 
 def _pool(a: Any, env: Env, data: Ragged) -> Tensor:
@@ -106,7 +106,7 @@ def _pool(a: Any, env: Env, data: Ragged) -> Tensor:
     if kind == "max":
         return _max(data)
     if kind in ("first", "last"):
-        return _at_end(data, kind == "last")
+        return _first_or_last(data, kind == "last")
     total = row_sums(data, data.values)
     if kind == "sum":
         return total

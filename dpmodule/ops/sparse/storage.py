@@ -251,7 +251,7 @@ class Csr(Sparse):
         Args:
             numbers: row indices, (M,) int64.
         """
-        starts, positions = _picked(self.starts, numbers)
+        starts, positions = _pick_ranges(self.starts, numbers)
         return Csr(starts, self.columns[positions], self.values[positions], (numbers.numel(), self.shape[1]))
 
 
@@ -354,7 +354,7 @@ class Ragged(Sparse):
         Args:
             numbers: row indices, (M,) int64.
         """
-        offsets, positions = _picked(self.offsets, numbers)
+        offsets, positions = _pick_ranges(self.offsets, numbers)
         return Ragged(self.values.index_select(0, positions), offsets)
 
     def expanded(self, dense: Tensor) -> Tensor:
@@ -374,7 +374,7 @@ class Ragged(Sparse):
         return dense.index_select(0, self.row_numbers())
 
 
-def _picked(starts: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+def _pick_ranges(starts: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     """Return the starts of picked rows, and the positions of their elements among the elements of all rows.
 
     Args:
