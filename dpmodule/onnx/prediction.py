@@ -197,7 +197,7 @@ class ModelInputs:
     sizes: Mapping[str, int]
 
 
-def described_inputs(
+def describe_inputs(
     symbol: Symbol,
     params: Mapping[str, NDArray],
     shapes: Any,

@@ -8,7 +8,7 @@ import torch
 
 from .array import cut
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .shape_helpers import expand, normalize_axis, positions, reshape, squeeze
 from .value import Dims, OnnxValue, Sizes
 
@@ -24,7 +24,7 @@ def _gather(c: NodeCall) -> OnnxValue:
         position = int(b.required_constant(index, "indices"))
         size = x.size(axis)
         if size is not None and not -size <= position < size:
-            raise Refused(f"position {position} of an axis of {size} elements")
+            raise Unsupported(f"position {position} of an axis of {size} elements")
         end = None if position == -1 else position + 1
         return squeeze(b("slice_axis", x, axis=axis, begin=position, end=end), [axis])
     known = None if index.known is None else b.constant_value(index)
@@ -62,7 +62,7 @@ def _gather_nd(c: NodeCall) -> OnnxValue:
     skipped = c.attrs.get("batch_dims", 0)
     width = index.size(index.rank - 1)
     if width is None:
-        raise Refused("indices address an open number of axes")
+        raise Unsupported("indices address an open number of axes")
     parts = [
         _non_negative(b, b("slice_axis", index, axis=index.rank - 1, begin=i, end=i + 1), x.axis(skipped + i))
         for i in range(width)
@@ -111,7 +111,7 @@ def _shape_or_zeros(x: OnnxValue) -> Dims:
 def _scatter_elements(c: NodeCall) -> OnnxValue:
     b, x, updates = c.b, c.x, c.value(2)
     if c.attrs.get("reduction", "none") != "none":
-        raise Refused(f"reduction {c.attrs['reduction']!r}")
+        raise Unsupported(f"reduction {c.attrs['reduction']!r}")
     axis = normalize_axis(c.attrs["axis"], x.rank)
     parts = _positions_per_axis(b, _non_negative(b, c.value(1), x.axis(axis)), axis)
     joined = parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0)
@@ -121,7 +121,7 @@ def _scatter_elements(c: NodeCall) -> OnnxValue:
 def _scatter_nd(c: NodeCall) -> OnnxValue:
     b, x, index, updates = c.b, c.x, c.value(1), c.value(2)
     if c.attrs.get("reduction", "none") != "none":
-        raise Refused(f"reduction {c.attrs['reduction']!r}")
+        raise Unsupported(f"reduction {c.attrs['reduction']!r}")
     whole = _whole_ranges(b, x, index)
     if whole is not None:
         return _assigned(b, x, updates, whole)
@@ -165,7 +165,7 @@ def _top_k(c: NodeCall) -> list[OnnxValue]:
     k = c.attrs["k"] if "k" in c.attrs else b.integers(c.value(1), "k")[0][0]
     if "k" not in c.attrs and len(set(b.integers(c.value(1), "k"))) > 1:
         if tuple(n[0] for n in b.integers(c.value(1), "k")) != x.axis(axis):
-            raise Refused("k depends on the sizes of the inputs")
+            raise Unsupported("k depends on the sizes of the inputs")
         ascending = not c.attrs.get("largest", 1)
         order = b("argsort", x, axis=axis, is_ascend=ascending, dtype="int64")
         return [b("sort", x, axis=axis, is_ascend=ascending), order]
@@ -188,7 +188,7 @@ def _compress(c: NodeCall) -> OnnxValue:
         x = reshape(x, tuple((math.prod(s),) for s in x.shapes))
     axis = normalize_axis(c.attrs.get("axis", 0), x.rank)
     if axis:
-        raise Refused("it selects along an axis other than the first")
+        raise Unsupported("it selects along an axis other than the first")
     known = b.constant_value(keep)
     if known is not None:
         indices = torch.nonzero(known).reshape(-1)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .read import DTYPES, RANGES
 from .shape_helpers import (
     broadcast_dims,
@@ -187,7 +187,7 @@ def _cast(c: NodeCall) -> OnnxValue:
 
 def _dropout(c: NodeCall) -> list[Any]:
     if len(c.used) > 1 and c.used[1]:
-        raise Refused("its output of the mask is read")
+        raise Unsupported("its output of the mask is read")
     rate = c.attrs.get("ratio", 0.5)
     if c.has(1):
         rate = float(c.b.required_constant(c.value(1), "ratio"))
@@ -303,7 +303,7 @@ def _arg(c: NodeCall) -> OnnxValue:
     if c.attrs.get("select_last_index"):
         size = x.size(axis)
         if size is None:
-            raise Refused("select_last_index along an axis of open length")
+            raise Unsupported("select_last_index along an axis of open length")
         result = float(size - 1) - result
     return result
 
@@ -324,7 +324,7 @@ def _softmax_of(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValu
         return x.apply(name, axis=axis)
     size = x.size(axis)
     if size is None:
-        raise Refused("Hardmax along an axis of open length")
+        raise Unsupported("Hardmax along an axis of open length")
     hot: OnnxValue = b("one_hot", b("argmax", x, axis=axis), depth=size, dtype=x.dtype)
     order = [*range(axis), x.rank - 1, *range(axis, x.rank - 1)]
     return b("transpose", hot, axes=tuple(order)) if x.rank > 1 else hot
@@ -353,7 +353,7 @@ def _like(c: NodeCall) -> OnnxValue:
 def _of_shape(c: NodeCall) -> OnnxValue:
     shape = tuple(c.attrs["shape"])
     if any(d < 1 for d in shape):
-        raise Refused(f"shape {shape}")
+        raise Unsupported(f"shape {shape}")
     result = c.b(_random_operator(c), shape=shape or (1,), dtype="float32", **_random_options(c))
     return result.as_scalar(not shape).cast(DTYPES.get(c.attrs["dtype"], "float32"))
 

@@ -10,7 +10,7 @@ import torch
 
 from ...ops.nn.rnn_weights import ONNX_GATES, gates
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .control import scan_steps
 from .shape_helpers import transpose, unsqueeze
 from .value import OnnxValue
@@ -48,11 +48,11 @@ class _Layer:
     def _check(self, c: NodeCall) -> None:
         wanted = (self.directions, self.gates * self.hidden)
         if self.x.rank != 3 or self.weight.shapes[0][:2] != wanted or self.recurrent.shapes[0][:2] != wanted:
-            raise Refused(
+            raise Unsupported(
                 f"weights {self.weight.dims[0]} and {self.recurrent.dims[0]} for data of {self.x.dims[0]}"
             )
         if c.attrs.get("activation_alpha") or c.attrs.get("activation_beta"):
-            raise Refused("activation_alpha and activation_beta are not supported")
+            raise Unsupported("activation_alpha and activation_beta are not supported")
 
     def _state(self, given: OnnxValue | None) -> OnnxValue:
         b = self.b
@@ -204,7 +204,7 @@ _FUNCTIONS: dict[str, Callable[[GraphBuilder, OnnxValue], OnnxValue]] = {
 def _unrolled(layer: _Layer) -> Values:
     b = layer.b
     if layer.lengths is not None:
-        raise Refused(
+        raise Unsupported(
             "sequence_lens cannot be combined with unusual activations, clip, peepholes or linear_before_reset of 0"
         )
     columns: list[Values] = []
@@ -243,7 +243,7 @@ class _DirectionStep:
         count = len(layer.activations) // layer.directions
         names = layer.activations[number * count : (number + 1) * count]
         if any(n not in _FUNCTIONS for n in names):
-            raise Refused(f"activations {', '.join(names)}")
+            raise Unsupported(f"activations {', '.join(names)}")
         self._functions = [_FUNCTIONS[n] for n in names]
 
     def step(self, elements: Values, states: Values) -> tuple[Values, Values]:

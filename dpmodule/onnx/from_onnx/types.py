@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .layers import TABLE as CONV
 from .linear import product
 from .read import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
@@ -33,7 +33,7 @@ def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> 
         saturate: True to clip floats to the range of an 8-bit type.
     """
     if code not in DTYPES or code == 8:
-        raise Refused(f"a cast to element type {code}, which is not supported")
+        raise Unsupported(f"a cast to element type {code}, which is not supported")
     if x.type == code:
         return x
     dtype = DTYPES[code]
@@ -57,7 +57,9 @@ def prepare_uint64(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[An
     """Return the inputs of an operator, converted so that signed arithmetic is correct for uint64."""
     large = [isinstance(value, OnnxValue) and value.code == _UINT64 for value in inputs]
     if kind in _REFUSED.split() and any(large):
-        raise Refused(f"{kind} of uint64; torch has no unsigned arithmetic; cast to int64 or a float first")
+        raise Unsupported(
+            f"{kind} of uint64; torch has no unsigned arithmetic; cast to int64 or a float first"
+        )
     if kind not in _ORDERS.split():
         return list(inputs)
     return [_flip_sign_bit(b, value) if is_large else value for value, is_large in zip(inputs, large)]
@@ -121,7 +123,7 @@ def _broadcast_along(b: GraphBuilder, part: OnnxValue, x: OnnxValue, axis: int) 
     if part.rank == 0 or part.shapes[0] == (1,):
         return part
     if part.rank != 1:
-        raise Refused("blockwise scales are not supported")
+        raise Unsupported("blockwise scales are not supported")
     position = normalize_axis(axis, x.rank)
     return unsqueeze(part, [i for i in range(x.rank) if i != position])
 
@@ -150,7 +152,7 @@ def _quantized(
     if code in FEW_BITS:  # their zero point is 0
         return cast_to(b, parts, code, saturate)
     if code not in RANGES:
-        raise Refused(f"numbers quantized to element type {code}")
+        raise Unsupported(f"numbers quantized to element type {code}")
     low, high = RANGES[code]
     rounded = round_half_even(parts)
     if zero is not None:

@@ -383,7 +383,7 @@ def histogram(c: OperatorCall) -> tuple[Value, Value]:
     return above.slice(0, 0, count) - above.slice(0, 1, count + 1), edges
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "converted": lambda c: c.inputs[0].cast(c.out_dtypes[0]),
     "unsqueeze": lambda c: c.inputs[0].unsqueeze(c.a.axis),
     # Reshape to lengths computed here; a dynamic one is left to ONNX

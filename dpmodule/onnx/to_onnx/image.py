@@ -326,7 +326,7 @@ def _select_channels(c: OperatorCall, pooled: Value, shape: Dims) -> Value:
     return reshape(c, own, shape, shape[:1])
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     # GridSample, with the two coordinates on the last axis
     "bilinear_sampler": in_floats(half=False)(lambda c: _sample(c, *c.inputs)),
 }

@@ -268,7 +268,7 @@ def _triangle_of(upper: Value, size: int) -> Value:
     return _triangle(upper.slice(-2, 0, size), size, False)
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "linalg_gemm2": lambda c: result(_product(c)),
     # MatMul times a number, plus a multiple of a third matrix
     "linalg_gemm": lambda c: result(_product(c) + _matrices(c)[2] * c.a.beta),

@@ -460,7 +460,7 @@ def cumsum(c: OperatorCall) -> Value:
     return result(c.emit("CumSum", x, c.const(axis, "int64")))
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "logical_not": lambda c: result(term(c, 0, computed_in("Equal", c.opset, c.dtypes[0])).equals(0)),
     "log10": lambda c: _scaled(c, "Log", 1 / math.log(10)),
     "log2": lambda c: _scaled(c, "Log", 1 / math.log(2)),

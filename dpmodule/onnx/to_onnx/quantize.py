@@ -253,7 +253,7 @@ def quantized_batch_norm(c: OperatorCall) -> list[Value]:
     return [_rounded(c, scaled + added.unsqueeze(*axes), "int8"), low, high]
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "quantized_act": lambda c: [c.emit("Clip", c.inputs[0], c.const(0)), *c.inputs[1:]],
     "quantized_flatten": lambda c: [c.emit("Flatten", c.inputs[0], axis=1), *c.inputs[1:]],
 }

@@ -204,7 +204,7 @@ def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
 # builders, by name
 
 _FILES = "array contrib detection image linalg math nn pooling quantize random sequence"
-"""Modules with builders: their public functions, and the entries of their tables `ROWS`."""
+"""Modules with builders: their public functions, and the entries of their tables `TABLE`."""
 
 
 @cache
@@ -213,7 +213,7 @@ def builders() -> dict[str, Builder]:
     outputs: dict[str, Builder] = {}
     for file in _FILES.split():
         module = import_module(f"{__package__}.{file}")
-        outputs |= getattr(module, "ROWS", {})
+        outputs |= getattr(module, "TABLE", {})
         for name, value in vars(module).items():
             if name[0] != "_" and isfunction(value) and value.__module__ == module.__name__:
                 outputs[name.rstrip("_")] = value

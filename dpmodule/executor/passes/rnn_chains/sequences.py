@@ -21,7 +21,7 @@ from ....ops.nn.activation import bernoulli_mask
 from ....ops.nn.layer_shapes import flat_from
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
-from .cells import Uses
+from .cells import DefUse
 
 _MIN_STEPS = 3
 
@@ -213,7 +213,7 @@ class Sequences:
         replaced: values that are no longer needed, unless they have readers outside the sequence.
     """
 
-    def __init__(self, uses: Uses, steps: list[Step]) -> None:
+    def __init__(self, uses: DefUse, steps: list[Step]) -> None:
         self.replaced: set[int] = set()
         self._uses = uses
         self._steps = steps
