@@ -120,7 +120,7 @@ class Executor:
         self._memos: dict[Node, dict[Any, Any]] = {}
         self._aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._reshaped_from: weakref.ref[Executor] | None = None
-        # what the last run has left
+        # results of the last run
         self._last_mode: bool | None = None
         self._run: RecordedRun | None = None
         self._borrowed: dict[int, torch.Tensor] = {}
