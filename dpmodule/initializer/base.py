@@ -246,7 +246,7 @@ def register(klass: type[Initializer]) -> type[Initializer]:
     """Register an initializer under its lower-case name; usable as a decorator.
 
     Raises:
-        ArgumentError: `klass` is no subclass of Initializer.
+        ArgumentError: `klass` is not a subclass of Initializer.
     """
     return registry.register(klass)
 
@@ -265,7 +265,7 @@ def create(spec: Any, *args: Any, **kwargs: Any) -> Initializer:
 
     Args:
         spec: a name such as "xavier", the JSON text ``["xavier", {"magnitude": 2}]``, or an Initializer.
-        kwargs: arguments of the constructor; they override those in the JSON text.
+        kwargs: arguments of the constructor, which override those in the JSON text.
 
     Raises:
         ArgumentError: there is no initializer of this name, or `spec` is of another type.

@@ -204,7 +204,7 @@ class FusedRNN(Initializer):
         forget_bias: value for the forget gates, for i2h and h2h alike.
 
     Raises:
-        ArgumentError: `init` is no initializer.
+        ArgumentError: `init` is not an initializer.
         OpError: there is no such mode.
 
     Example:

@@ -90,7 +90,7 @@ class EvalMetric:
     `get` asks for them.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: names of the outputs that `update_dict` picks, in this order; None takes all.
         **kwargs: kept for `get_config`; `has_global_stats=True` says that `update` feeds the global sums too.
     Source: MXNet 1.9.1 `EvalMetric`.

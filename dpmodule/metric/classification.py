@@ -40,7 +40,7 @@ class Accuracy(EvalMetric):
 
     Args:
         axis: the axis of the classes.
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
 
@@ -82,7 +82,7 @@ class TopKAccuracy(EvalMetric):
 
     Args:
         top_k: how many scores count, from 2; at most the number of classes is used.
-        name: what the value is called; ``_<top_k>`` is appended.
+        name: name of the value; ``_<top_k>`` is appended.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
 
@@ -158,7 +158,7 @@ class CrossEntropy(_LossOfLabels):
 
     Args:
         eps: added to the probabilities, so that 0 gives a finite loss.
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `CrossEntropy`.
@@ -180,7 +180,7 @@ class NegativeLogLikelihood(_LossOfLabels):
 
     Args:
         eps: added to the probabilities, so that 0 gives a finite loss.
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `NegativeLogLikelihood`.

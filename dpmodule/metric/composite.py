@@ -20,7 +20,7 @@ _METHODS = ("update", "compute", "reset")
 
 
 def is_external(metric: object) -> bool:
-    """Say whether an object is a metric of the form that TorchMetrics has."""
+    """Return True if an object is a metric of the form that TorchMetrics has."""
     return not isinstance(metric, type) and all(callable(getattr(metric, name, None)) for name in _METHODS)
 
 
@@ -32,7 +32,7 @@ class ExternalMetric(EvalMetric):
 
     Args:
         metric: the other library's object; what it returns from ``compute`` is a number, or a dict of numbers by name.
-        name: what the value is called; None takes the name of the object's class in small letters.
+        name: name of the value; None takes the name of the object's class in small letters.
 
     Example:
         >>> class Largest:
@@ -120,7 +120,7 @@ def create(metric: MetricLike, *args: Any, **kwargs: Any) -> EvalMetric:
             TorchMetrics has them, or a list of these for a composite.
 
     Raises:
-        ArgumentError: nothing has this name.
+        ArgumentError: the name is not registered.
 
     Example:
         >>> create(["acc", "ce"]).get()

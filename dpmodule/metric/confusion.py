@@ -120,7 +120,7 @@ class F1(_Binary):
     """F1 score of a classifier with two classes.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
         average: "macro" averages the scores of batches, "micro" scores all examples together.
@@ -149,7 +149,7 @@ class MCC(_Binary):
     """Matthews' correlation coefficient of a classifier with two classes.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
         average: "macro" averages the coefficients of batches, "micro" takes all examples together.
@@ -180,7 +180,7 @@ class PCC(ArrayMetric):
     The number of classes is found from the values, so every update waits for the device.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
         has_global_stats: whether `get_global` has a value of its own.
@@ -259,12 +259,12 @@ class AUC(ArrayMetric):
     The value is NaN until both classes have been seen. `sum_metric` is the area, `num_inst` the number of examples.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
 
     Raises:
-        ArgumentError: `num_thresholds` is no integer from 1.
+        ArgumentError: `num_thresholds` is not an integer from 1.
 
     Example:
         >>> metric = AUC()
@@ -348,7 +348,7 @@ class LogLoss(EvalMetric):
 
     Args:
         eps: probabilities are brought between eps and 1 - eps, so that 0 and 1 give a finite loss.
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
 

@@ -19,7 +19,7 @@ class Loss(EvalMetric):
     """Mean of the outputs themselves, for networks that end in a loss.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `Loss`.
@@ -39,7 +39,7 @@ class Torch(Loss):
     """`Loss` under the name that it had for criteria of Torch.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `Torch`.
@@ -54,7 +54,7 @@ class Caffe(Loss):
     """`Loss` under the name that it had for losses of Caffe.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `Caffe`.
@@ -70,7 +70,7 @@ class CustomMetric(EvalMetric):
 
     Args:
         feval: called with label and prediction as NumPy arrays; returns a number, or (sum, count).
-        name: what the value is called; by default the function's name.
+        name: name of the value; by default the function's name.
         allow_extra_outputs: there may be more outputs than labels; those behind the last label are not looked at.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
@@ -130,7 +130,7 @@ def np(numpy_feval: Feval, name: str | None = None, allow_extra_outputs: bool = 
 
     Args:
         numpy_feval: called with label and prediction; returns a number, or (sum, count).
-        name: what the value is called; by default the function's name.
+        name: name of the value; by default the function's name.
         allow_extra_outputs: there may be more outputs than labels.
     Source: MXNet 1.9.1 `metric.np`.
     """

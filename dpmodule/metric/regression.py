@@ -41,7 +41,7 @@ class MAE(_MeanError):
     """Mean absolute error, averaged over batches.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `MAE`.
@@ -59,7 +59,7 @@ class MSE(_MeanError):
     """Mean squared error, averaged over batches.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `MSE`.
@@ -77,7 +77,7 @@ class RMSE(_MeanError):
     """Root of the mean squared error of a batch, averaged over batches.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `RMSE`.
@@ -103,7 +103,7 @@ class PearsonCorrelation(ArrayMetric):
         preds[i]: the same.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
         average: "macro" averages the correlations of batches, "micro" correlates all examples together.
@@ -177,7 +177,7 @@ class Perplexity(EvalMetric):
     Args:
         ignore_label: label that does not count (padding); None counts all.
         axis: the axis of the classes.
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `Perplexity`; predictions of three axes, refused there, are taken here.

@@ -32,11 +32,11 @@ class Adam(GroupedOptimizer):
         w = w - lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + epsilon)
 
     Args:
-        beta1: how slowly the mean m forgets.
-        beta2: how slowly the mean square v forgets.
+        beta1: decay rate of the mean m.
+        beta2: decay rate of the mean square v.
         lazy_update: a row-sparse gradient updates its own rows and their means only.
         **kwargs: see `Optimizer`.
-    Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, in the form of MXNet 1.9.1, whose
+    Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, as in MXNet 1.9.1, whose
         epsilon stands beside the uncorrected root.
     """
 
@@ -117,7 +117,7 @@ class AdaGrad(GroupedOptimizer):
     Args:
         **kwargs: see `Optimizer`.
     Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization",
-        2011, in the form of MXNet 1.9.1.
+        2011, as in MXNet 1.9.1.
     """
 
     def __init__(self, eps: float = 1e-7, **kwargs: Any) -> None:
@@ -161,14 +161,14 @@ class RMSProp(GroupedOptimizer):
         w = w + d
 
     Args:
-        gamma1: how slowly the means forget.
+        gamma1: decay rate of the means.
         gamma2: share of the last step that is repeated when centered.
         centered: which of the two.
         clip_weights: parameters are cut to [-clip_weights, clip_weights] after the step; None, 0 or a negative
             number leaves them.
         **kwargs: see `Optimizer`.
     Source: Tieleman and Hinton, lecture 6.5 of "Neural Networks for Machine Learning", 2012; centered: Graves,
-        "Generating Sequences With Recurrent Neural Networks", 2013, eq. 38-45; both in the form of MXNet 1.9.1.
+        "Generating Sequences With Recurrent Neural Networks", 2013, eq. 38-45; both as in MXNet 1.9.1.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class AdaDelta(_TwoSlots):
         rho: how slowly the means of squares forget.
         epsilon: keeps the quotient finite, and starts the first steps.
         **kwargs: see `Optimizer`; `learning_rate` has no effect.
-    Source: Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012, in the form of MXNet 1.9.1.
+    Source: Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012, as in MXNet 1.9.1.
     """
 
     def __init__(self, rho: float = 0.90, epsilon: float = 1e-5, **kwargs: Any) -> None:
@@ -277,10 +277,10 @@ class Adamax(_TwoSlots):
         w = w - lr / (1 - beta1 ** t) * m / (u + 1e-8)
 
     Args:
-        beta1: how slowly the mean m forgets.
+        beta1: decay rate of the mean m.
         beta2: how slowly the maximum u shrinks.
         **kwargs: see `Optimizer`.
-    Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, section 7.1, in the form of MXNet 1.9.1.
+    Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, section 7.1, as in MXNet 1.9.1.
     """
 
     uses_count = True
@@ -317,15 +317,15 @@ class Nadam(_TwoSlots):
         w = w - lr * b / (sqrt(v / (1 - beta2 ** t)) + epsilon)
 
     Args:
-        beta1: how slowly the mean m forgets.
-        beta2: how slowly the mean square v forgets.
+        beta1: decay rate of the mean m.
+        beta2: decay rate of the mean square v.
         schedule_decay: how fast the momentum grows.
         **kwargs: see `Optimizer`.
 
     Attributes:
         m_schedule: the product p.
 
-    Source: Dozat, "Incorporating Nesterov Momentum into Adam", 2016, in the form of MXNet 1.9.1, whose product p
+    Source: Dozat, "Incorporating Nesterov Momentum into Adam", 2016, as in MXNet 1.9.1, whose product p
         advances with every parameter, not with every batch; their order therefore matters.
     """
 

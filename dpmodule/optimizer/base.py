@@ -43,7 +43,7 @@ class Optimizer:
         begin_num_update: count of updates to start from, when training is taken up again.
         multi_precision: keep float32 copies of 16-bit parameters and update those.
         param_dict: objects with `lr_mult` and `wd_mult` by index, which go before the multipliers by name.
-        **unknown: nothing else is taken; what is given raises, with the names there are.
+        **unknown: unknown arguments; any of them raises an error that lists the valid names.
 
     Attributes:
         num_update: the largest number of updates that any parameter has received; on a shared store from all
@@ -52,7 +52,7 @@ class Optimizer:
         wd_mult: weight-decay multipliers by name or index.
 
     Raises:
-        ArgumentError: `param_idx2name` is no dict, or `lr_scheduler` no schedule.
+        ArgumentError: `param_idx2name` is not a dict, or `lr_scheduler` no schedule.
         SignatureError: there is an argument beside these; the text names what may have been meant.
 
     Source: MXNet 1.9.1 `Optimizer`.
@@ -120,7 +120,7 @@ class Optimizer:
             name: name of a registered class, in any case of letters, or an optimizer, which is returned.
 
         Raises:
-            ArgumentError: nothing has this name.
+            ArgumentError: the name is not registered.
         """
         return create(name, **kwargs)
 
@@ -454,7 +454,7 @@ def create(name: str | Optimizer | Callable[..., Any], **kwargs: Any) -> Optimiz
         **kwargs: the constructor's arguments.
 
     Raises:
-        ArgumentError: nothing has this name, or it is a class of this package.
+        ArgumentError: the name is not registered, or it is a class of this package.
 
     Example:
         >>> create("sgd", learning_rate=0.1, momentum=0.9).momentum
@@ -484,7 +484,7 @@ def _unknown(cls: type[Optimizer], unknown: Sequence[str]) -> str:
 
 
 def is_half(weight: NDArray) -> bool:
-    """Say whether a parameter is of a 16-bit floating type."""
+    """Return True if a parameter is of a 16-bit floating type."""
     return weight.raw.dtype in HALF
 
 

@@ -79,7 +79,7 @@ class SGLD(GroupedOptimizer):
     the numbers being those of ``mx.nd.random.normal(0, sqrt(lr), shape, dtype, ctx)``.
 
     Args:
-        **unknown: nothing else is taken; what is given raises, with the names there are.
+        **unknown: unknown arguments; any of them raises an error that lists the valid names.
         **kwargs: see `Optimizer`.
     Source: Welling and Teh, "Bayesian Learning via Stochastic Gradient Langevin Dynamics", 2011, in the form of MXNet
         1.9.1.
@@ -157,7 +157,7 @@ class Ftrl(GroupedOptimizer):
             `lr_scheduler` it has no effect: the schedule begins with its own `base_lr`.
         beta: the larger, the more the rates of rarely and often used parameters are alike.
         **kwargs: see `Optimizer`.
-    Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013, in the form of MXNet 1.9.1.
+    Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013, as in MXNet 1.9.1.
     """
 
     def __init__(
@@ -210,9 +210,9 @@ class FTML(GroupedOptimizer):
 
     Args:
         beta1: how slowly the leader z forgets.
-        beta2: how slowly the mean square v forgets.
+        beta2: decay rate of the mean square v.
         **kwargs: see `Optimizer`. At learning rate 0 parameter and state stay as they are, where MXNet makes NaN.
-    Source: Zheng and Kwok, "Follow the Moving Leader in Deep Learning", 2017, in the form of MXNet 1.9.1.
+    Source: Zheng and Kwok, "Follow the Moving Leader in Deep Learning", 2017, as in MXNet 1.9.1.
     """
 
     uses_count = True

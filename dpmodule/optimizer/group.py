@@ -36,7 +36,7 @@ _FIXED = {"nesterov": False, "maximize": False, "is_first_step": False}
 
 
 def is_fusable(weight: Tensor, states: Sequence[Tensor]) -> bool:
-    """Say whether a parameter and its states may go into a fused call, which ignores strides and types on the CPU."""
+    """Return True if a parameter and its states may use fused calls, which ignore strides and dtypes on the CPU."""
     return weight.dtype in _FUSED_TYPES and all(
         t.is_contiguous()
         and t.dtype == weight.dtype
@@ -224,7 +224,7 @@ def _sgd(
 
 
 def are_dense(arrays: Iterable[NDArray]) -> bool:
-    """Say whether no array is sparse."""
+    """Return True if no array is sparse."""
     return set(map(_STYPE, arrays)) <= {"default"}
 
 
@@ -319,7 +319,7 @@ class UpdatePlan:
     def is_current(
         self, optimizer: UpdateRule, weights: Sequence[NDArray], states: Mapping[Any, Any]
     ) -> bool:
-        """Say whether the plan still fits: same tensors, states, multipliers and precision."""
+        """Return True if the plan still fits: same tensors, states, multipliers and precision."""
         if (
             optimizer is not self._optimizer
             or optimizer.param_dict

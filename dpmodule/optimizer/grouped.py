@@ -43,7 +43,7 @@ class GroupedOptimizer(Optimizer):
     A further subclass that overrides `update`, or how rates are found, is called parameter by parameter instead.
 
     Args:
-        **unknown: nothing else is taken; what is given raises, with the names there are.
+        **unknown: unknown arguments; any of them raises an error that lists the valid names.
     """
 
     uses_count: ClassVar[bool] = False
@@ -70,7 +70,7 @@ class GroupedOptimizer(Optimizer):
         cls.is_grouped = all(getattr(cls, hook) is getattr(GroupedOptimizer, hook) for hook in _HOOKS)
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether a row-sparse gradient updates its own rows only; else the rows it lacks count as zeros.
+        """Return True if a row-sparse gradient updates its own rows only; else the rows it lacks count as zeros.
 
         Args:
             weight: a parameter, by whose storage type it may depend.
@@ -236,7 +236,7 @@ class RowUpdate:
 
 
 def fits_native(weight: NDArray, slots: Sequence[NDArray], grad: RowSparseNDArray) -> bool:
-    """Say whether native code can update a parameter in place: float32 numbers on the CPU, one after the other."""
+    """Return True if native code can update a parameter in place: float32 numbers on the CPU, one after the other."""
     target, rows = weight.raw, grad.values
     shape = target.shape
     return (

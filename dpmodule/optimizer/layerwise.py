@@ -39,8 +39,8 @@ class LARS(MomentumOptimizer):
     ``_weight`` get no weight decay by default.
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no state.
-        lazy_update: accepted as in MXNet.
+        momentum: momentum factor; 0 keeps no state.
+        lazy_update: accepted for compatibility with MXNet.
         momentum_correction: multiply the momentum by the rate now over the rate of the parameter's last update, as
             the state holds steps and not gradients.
         **kwargs: see `Optimizer`.
@@ -135,8 +135,8 @@ class LAMB(GroupedOptimizer):
     r is 1 where one of the norms is 0; without `bias_correction`, m' and v' are m and v.
 
     Args:
-        beta1: how slowly the mean m forgets.
-        beta2: how slowly the mean square v forgets.
+        beta1: decay rate of the mean m.
+        beta2: decay rate of the mean square v.
         lower_bound: least norm of w that counts; None sets no bound.
         upper_bound: greatest norm of w that counts; None sets no bound.
         bias_correction: make up for m and v starting at zero.
@@ -212,14 +212,14 @@ class LBSGD(GroupedOptimizer):
     sum(w ** 2) / (sum(g ** 2) + wd * sum(w ** 2)), kept between 0.01 and 100.
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no state.
+        momentum: momentum factor; 0 keeps no state.
         multi_precision: see `Optimizer`.
         warmup_strategy: "linear", "power2", "sqrt" or "lars"; any other word leaves f at 1.
         warmup_epochs: length of the warm-up in epochs.
         batch_scale: how many batches make a large one.
         updates_per_epoch: number of updates in an epoch.
         begin_epoch: epochs that have been trained before, which count for the warm-up.
-        num_epochs: accepted as in MXNet.
+        num_epochs: accepted for compatibility with MXNet.
         **kwargs: see `Optimizer`.
 
     Attributes:

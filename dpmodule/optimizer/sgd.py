@@ -41,7 +41,7 @@ class MomentumOptimizer(GroupedOptimizer):
     """What SGD, NAG and LARS share: the momentum as state, and where their float32 copy stands.
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no state.
+        momentum: momentum factor; 0 keeps no state.
     """
 
     lazy_halves = False
@@ -81,7 +81,7 @@ class SGD(MomentumOptimizer):
         w = w + m
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no state.
+        momentum: momentum factor; 0 keeps no state.
         lazy_update: a row-sparse gradient updates its own rows and their momentum only.
         **kwargs: see `Optimizer`.
     Source: MXNet 1.9.1 `sgd_update` and `sgd_mom_update`, equal to a float64 rule to 2e-7 at any learning rate.
@@ -147,7 +147,7 @@ class Test(GroupedOptimizer):
     """Add the rescaled gradient to the parameter and keep a copy of it; for tests of what surrounds optimizers.
 
     Args:
-        **unknown: nothing else is taken; what is given raises, with the names there are.
+        **unknown: unknown arguments; any of them raises an error that lists the valid names.
     """
 
     __test__ = False  # not a test class, whatever pytest makes of the name

@@ -141,7 +141,7 @@ class RNNParams:
     """Hold the variables of a cell's weights; cells that are given the same one share them.
 
     Args:
-        prefix: put before the name of each variable.
+        prefix: prefix of the variables' names.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -180,7 +180,7 @@ class BaseRNNCell:
     the same variables in every step, and in every graph it makes: call `reset` before starting another one.
 
     Args:
-        prefix: put before the names of its nodes and weights.
+        prefix: prefix of the names of nodes and weights.
         params: weights to share with other cells; None makes new ones.
     """
 
@@ -424,7 +424,7 @@ _UNROLL = ("inputs", "begin_state", "layout", "merge_outputs", "valid_length")
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Say whether a function takes an argument by name."""
+    """Return True if a function takes an argument by name."""
     parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 

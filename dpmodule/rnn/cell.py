@@ -147,7 +147,7 @@ class RNNCell(GatedCell):
 
     Args:
         activation: `act_type` of `sym.Activation`, or a function of symbols.
-        prefix: put before the names of its nodes and weights.
+        prefix: prefix of the names of nodes and weights.
         params: weights to share with other cells.
     """
 
@@ -169,7 +169,7 @@ class LSTMCell(GatedCell):
 
     Args:
         num_hidden: features of each state.
-        prefix: put before the names of its nodes and weights.
+        prefix: prefix of the names of nodes and weights.
         params: weights to share with other cells.
         forget_bias: where the forget gate's bias begins, so that cells remember at first.
     Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997; MXNet 1.9.1 `rnn.LSTMCell`.
@@ -192,7 +192,7 @@ class GRUCell(GatedCell):
     """Compute one step of a GRU, whose reset gate acts after the linear map of the state, as cuDNN's does.
 
     Args:
-        prefix: put before the names of its nodes and weights.
+        prefix: prefix of the names of nodes and weights.
         params: weights to share with other cells.
     Source: Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014; MXNet 1.9.1 `rnn.GRUCell`.
     """
@@ -227,7 +227,7 @@ class BaseConvRNNCell(GatedCell):
         i2h_bias_initializer: of the input's bias.
         h2h_bias_initializer: of the state's bias.
         activation: `act_type` of `sym.Activation`, or a function of symbols.
-        prefix: put before the names of its nodes and weights; None means `default_prefix`.
+        prefix: prefix of the names of nodes and weights; None means `default_prefix`.
         params: weights to share with other cells.
         conv_layout: layout of the convolutions, "NCHW" or "NHWC".
 

@@ -80,7 +80,7 @@ def do_rnn_checkpoint(cells: Cells, prefix: str, period: int = 1) -> Callable[..
         prefix: path up to the first "-" of the file names.
 
     Raises:
-        ArgumentError: `period` is no number.
+        ArgumentError: `period` is not a number.
 
     Source: MXNet 1.9.1 `rnn.do_rnn_checkpoint`.
     """

@@ -93,7 +93,7 @@ class SequentialRNNCell(_Compound):
     """Stack cells: each reads what the one before puts out.
 
     Args:
-        params: accepted for MXNet's sake; cells are added with their own.
+        params: accepted for compatibility with MXNet; cells are added with their own.
 
     Example:
         >>> stack = mx.rnn.SequentialRNNCell()
@@ -114,7 +114,7 @@ class SequentialRNNCell(_Compound):
             cell: gets the outputs of the cell below.
 
         Raises:
-            ArgumentError: it is no cell, or this stack was given params.
+            ArgumentError: it is not a cell, or this stack was given params.
         """
         self._add_cell(cell)
 
@@ -149,7 +149,7 @@ class BidirectionalCell(_Compound):
     A whole sequence is needed: the cell can be unrolled, but not called for one step.
 
     Args:
-        params: accepted for MXNet's sake; the cells have their own.
+        params: accepted for compatibility with MXNet; the cells have their own.
         output_prefix: put before the names of the outputs.
     Source: Schuster and Paliwal, "Bidirectional recurrent neural networks", 1997; MXNet 1.9.1
     `rnn.BidirectionalCell`.
@@ -220,8 +220,8 @@ class DropoutCell(BaseRNNCell):
 
     Args:
         dropout: share of the elements set to zero.
-        prefix: accepted for MXNet's sake; its nodes have automatic names.
-        params: accepted for MXNet's sake; there are no weights.
+        prefix: accepted for compatibility with MXNet; its nodes have automatic names.
+        params: accepted for compatibility with MXNet; there are no weights.
     """
 
     def __init__(self, dropout: float, prefix: str = "dropout_", params: RNNParams | None = None) -> None:
@@ -310,7 +310,7 @@ class ZoneoutCell(ModifierCell):
         zoneout_states: share of the states' elements to keep.
 
     Raises:
-        ArgumentError: the cell needs whole sequences, or a share is no number from 0 to 1.
+        ArgumentError: the cell needs whole sequences, or a share is not a number from 0 to 1.
 
     Source: Krueger et al., "Zoneout: regularizing RNNs by randomly preserving hidden activations", 2016; MXNet
     1.9.1 `rnn.ZoneoutCell`.

@@ -40,7 +40,7 @@ class FusedRNNCell(BaseRNNCell):
         dropout: share dropped between layers in training.
         get_next_state: return the states after the last step from `unroll`; else it returns none.
         forget_bias: where the biases of the forget gates of an LSTM begin.
-        prefix: put before the names of its nodes and weights; None means the mode and an underscore.
+        prefix: prefix of the names of nodes and weights; None means the mode and an underscore.
         params: weights to share with other cells.
 
     Raises:

@@ -57,7 +57,7 @@ def test_mixed_takes_the_first_pattern_that_matches_from_the_start():
 
 
 def test_mixed_refuses():
-    with pytest.raises(ArgumentError, match=r"no pattern fits 'foo' \(tried 'bar', 'baz'\)"):
+    with pytest.raises(ArgumentError, match=r"no pattern matches 'foo' \(tried 'bar', 'baz'\)"):
         filled(mx.init.Mixed(["bar", "baz"], [mx.init.Zero(), mx.init.Zero()]), (1,), "foo")
     with pytest.raises(ArgumentError, match="2 patterns for 1 initializers"):
         mx.init.Mixed(["a", "b"], [mx.init.Zero()])
