@@ -227,7 +227,7 @@ class Cell(UserFunction):
                 Exception
             ) as error:  # torch.vmap raises many errors; if the symbol itself fails, it does below, too
                 reason = " ".join(str(error).split())[:160]
-                self._executions[is_train, shapes] = f"one by one: torch.vmap refuses: {reason}"
+                self._executions[is_train, shapes] = f"one by one: torch.vmap fails: {reason}"
         return self._one_by_one(env, given, data)
 
     def _call(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:

@@ -89,7 +89,7 @@ def test_empty_lists(call):
     ]
 )
 def test_what_is_no_expression(call):
-    with pytest.raises(dy.ForeignValueError, match="no "):
+    with pytest.raises(dy.ForeignValueError, match="not a"):
         call()
 
 

@@ -42,7 +42,9 @@ USES = {
 def test_parameters_of_another_type_are_refused(use, made, graph):
     W, E = made_in(made)
     dy.configure(dtype=graph)
-    with pytest.raises(DTypeError, match=rf"is {made} on cpu, this graph {graph}.*test_element_types\.py"):
+    with pytest.raises(
+        DTypeError, match=rf"is {made} on cpu, but this graph uses {graph}.*test_element_types\.py"
+    ):
         USES[use](W, E)
     dy.configure(dtype=made)
     USES[use](W, E)

@@ -295,7 +295,9 @@ class TestBadInput:
         def branches(x):
             return x * 2 if float(x.sum()) > 0 else x
 
-        with pytest.raises(dy.NotBatchableError, match=r"torch.vmap does not support branches.*rows=True.*rows=False"):
+        with pytest.raises(
+            dy.NotBatchableError, match=r"torch.vmap does not support branches.*rows=True.*rows=False"
+        ):
             dy.wrap(branches)([1.0, 2.0])
         function = dy.wrap(branches, rows=False)
         np.testing.assert_allclose(function([1.0, 2.0]).npvalue(), [2.0, 4.0])

@@ -59,7 +59,7 @@ def vector():
 
 @walks(product(TRAINERS, [*FOREIGN, -1, 1.5]))
 def test_trainers_of_no_collection(name, value):
-    refuses("no ParameterCollection", lambda: getattr(dy, name)(value))
+    refuses("not a ParameterCollection", lambda: getattr(dy, name)(value))
 
 
 @walks(product([name for name in TRAINERS if name != "AdadeltaTrainer"], FOREIGN))
@@ -318,7 +318,7 @@ def test_states_of_stacked_networks():
     state = dy.GRUBuilder(1, 3, 3, collection()).initial_state()
     refuses("states is empty", lambda: dy.StackedRNNState([]), dy.ArgumentError)
     for states in ("ab", [None], [state, 3]):
-        refuses("no state of a network", lambda: dy.StackedRNNState(states))  # noqa: B023 (called at once)
+        refuses("not a state of a network", lambda: dy.StackedRNNState(states))  # noqa: B023 (called at once)
     stacked = dy.StackedRNNState([state, state])
     refuses("not an Expression", lambda: stacked.add_input(3))
     refuses("not an Expression", lambda: stacked.add_inputs([vector(), None]))
