@@ -188,7 +188,7 @@ def gluon_rows(instead: Mapping[str, str]) -> list[tuple[str, str, str]]:
                 place, _, last = value.__absent_path__.rpartition(".")
                 found.setdefault(place, set()).add(last)
     return [
-        (f"`mx.{place}`", code(part), instead[check_program.longest(f"mxnet.{place}", instead)])
+        (f"`mx.{place}`", code(part), instead[check_program.longest_prefix(f"mxnet.{place}", instead)])
         for place, names in sorted(found.items())
         for part in cut(sorted(names))
     ]

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from dpmodule._core.markup import LINE, text
-from dpmodule.graph.layers import Layers, way
+from dpmodule.graph.layered_layout import LayeredLayout, svg_path
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -99,11 +99,11 @@ def diagram(title: str, lines: str) -> str:
                 above.setdefault(end, []).append(start)
     names = list(TopologicalSorter(above).static_order())
     edges = [(names.index(start), names.index(end)) for end in names for start in above.get(end, ())]
-    order = Layers([(width_of(name), HEIGHT) for name in names], edges)
+    order = LayeredLayout([(width_of(name), HEIGHT) for name in names], edges)
     boxes = {number for number, name in enumerate(names) if not name.startswith('"')}
     ways = order.lines()
     arrows = "".join(f"M{line[3]:.1f} {line[5]:.1f}l-3.5-7h7z" for line, end in ways if end in boxes)
-    parts = [f'<path d="{"".join(way(line) for line, _ in ways)}" fill="none" stroke="{LINE}"/>']
+    parts = [f'<path d="{"".join(svg_path(line) for line, _ in ways)}" fill="none" stroke="{LINE}"/>']
     parts += [f'<path d="{arrows}" fill="{LINE}"/>']
     parts += [box(name, *place, width_of(name)) for name, place in zip(names, order.places)]
     return svg(title, order.width, order.height, parts)

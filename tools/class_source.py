@@ -1,4 +1,4 @@
-"""What a class sets and reads, and which classes a module makes, read off the source."""
+"""Source analysis of classes: attributes that they set and read, and classes that a module instantiates."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["FUNCTIONS", "Class", "classes_in", "read_class", "statements", "valu
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 PLAIN_DECORATORS = {"dataclass", "final", "runtime_checkable", "total_ordering"}
-"""Class decorators that hand the class to nobody who would make one."""
+"""Class decorators that do not pass the class to code that instantiates it."""
 NAMED_ONLY = {"isinstance", "issubclass", "cast", "super", "TypeVar", "get_type_hints"}
-"""Functions that are given a class without making one."""
+"""Functions with a class as argument that do not instantiate it."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FullName = Callable[[ast.expr], str]
-"""Returns the full name of what an expression names, "" if it is not a name."""
+"""Returns the full name of an expression, "" if it is not a name."""
 
 
 @dataclass
@@ -26,12 +26,12 @@ class Class:
 
     Attributes:
         name: module and name, with dots.
-        line: where it begins.
-        bases: full names of its bases; "" for what is not a name.
-        is_registered: True if a decorator hands it to somebody.
-        is_dynamic: True if it finds attributes by names that are not written down.
-        given: attributes the class sets, and whether anything but None is ever their value.
-        read: attributes of `self` that its methods read, with the line of the first place.
+        line: number of its first line.
+        bases: full names of its bases; "" for other expressions.
+        is_registered: True if a decorator receives it.
+        is_dynamic: True if it accesses attributes by computed names.
+        given: attributes that the class sets, and True if their value is ever not None.
+        read: attributes of `self` that its methods read, with the line of the first access.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Class:
     read: dict[str, int] = field(default_factory=dict)
 
     def give(self, attribute: str, value: ast.expr | None) -> None:
-        """Note that an attribute is set."""
+        """Record that an attribute is set."""
         is_none = isinstance(value, ast.Constant) and value.value is None
         self.given[attribute] = self.given.get(attribute, False) or not is_none
 
 
 def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a module or class, also those under `if`, `for`, `try` and `with`."""
+    """Yield the statements of a module or class, including those in `if`, `for`, `try` and `with`."""
     for node in body:
         yield node
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -58,7 +58,7 @@ def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def classes_in(home: str, body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.ClassDef]]:
-    """Yield (full name, class) of every class, also inside classes and functions."""
+    """Yield (full name, class) of every class, including nested ones."""
     for node in statements(body):
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             name = f"{home}.{node.name}"
@@ -68,22 +68,24 @@ def classes_in(home: str, body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.C
 
 
 def read_class(name: str, node: ast.ClassDef, full_name: FullName) -> Class:
-    """Return what a class sets and reads; its bases as its module names them."""
-    found = Class(name, node.lineno, [full_name(base) for base in node.bases])
+    """Return the attributes that a class sets and reads, and its bases with the names of its module."""
+    result = Class(name, node.lineno, [full_name(base) for base in node.bases])
     decorators = {
-        full_name(each.func if isinstance(each, ast.Call) else each).rpartition(".")[2]
-        for each in node.decorator_list
+        full_name(statement.func if isinstance(statement, ast.Call) else statement).rpartition(".")[2]
+        for statement in node.decorator_list
     }
-    found.is_registered = bool(decorators - PLAIN_DECORATORS)
-    for each in statements(node.body):
-        if isinstance(each, (*FUNCTIONS, ast.ClassDef)):
-            found.given[each.name] = True
-            found.is_dynamic |= each.name in ("__getattr__", "__getattribute__") and not _only_raises(each)
-            if not isinstance(each, ast.ClassDef):
-                _read_method(each, found)
+    result.is_registered = bool(decorators - PLAIN_DECORATORS)
+    for statement in statements(node.body):
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            result.given[statement.name] = True
+            result.is_dynamic |= statement.name in ("__getattr__", "__getattribute__") and not _only_raises(
+                statement
+            )
+            if not isinstance(statement, ast.ClassDef):
+                _read_method(statement, result)
         else:
-            _read_values(each, found, "dataclass" in decorators)
-    return found
+            _read_values(statement, result, "dataclass" in decorators)
+    return result
 
 
 def _only_raises(node: ast.stmt) -> bool:
@@ -92,7 +94,7 @@ def _only_raises(node: ast.stmt) -> bool:
 
 
 def _read_values(node: ast.stmt, found: Class, is_record: bool) -> None:
-    """Note what a statement of a class's body sets; fields of a record are set by its constructor."""
+    """Record the attributes that a statement of a class body sets; a constructor sets the fields of a record."""
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         if is_record:
             found.given[node.target.id] = True
@@ -108,29 +110,29 @@ def _read_values(node: ast.stmt, found: Class, is_record: bool) -> None:
 
 
 def _read_method(method: Function, found: Class) -> None:
-    """Note which attributes of its first argument a method sets and reads, and those of what it makes by `__new__`."""
+    """Record the attributes that a method sets and reads on its first argument, or on an object from `__new__`."""
     arguments = _arguments(method)
-    if not arguments or any(_is_name(each, "staticmethod") for each in method.decorator_list):
+    if not arguments or any(_is_name(child, "staticmethod") for child in method.decorator_list):
         return
-    own, made = arguments[0], set[str]()
-    values: dict[ast.expr, ast.expr] = {}  # what targets are set to, where that is one value
+    own, created = arguments[0], set[str]()
+    values: dict[ast.expr, ast.expr] = {}  # single values of targets
     for node in _walk(method.body, own):
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             values.update(dict.fromkeys(targets, node.value or ast.Constant(None)))
             if isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith("__new__"):
-                made.update(each.id for each in targets if isinstance(each, ast.Name))
+                created.update(child.id for child in targets if isinstance(child, ast.Name))
         elif isinstance(node, ast.Call):
             _read_setattr(node, own, found)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if isinstance(node.ctx, ast.Store) and node.value.id in {own, *made}:
+            if isinstance(node.ctx, ast.Store) and node.value.id in {own, *created}:
                 found.give(node.attr, values.get(node))
             elif isinstance(node.ctx, ast.Load) and node.value.id == own:
                 found.read.setdefault(node.attr, node.lineno)
 
 
 def _walk(body: Iterable[ast.AST], own: str) -> Iterator[ast.AST]:
-    """Yield the nodes of a method, the outer ones first, but for functions and classes where `self` is another."""
+    """Yield the nodes of a method, outer ones first, without nested functions and classes that rebind `self`."""
     waiting = deque(body)
     while waiting:
         node = waiting.popleft()
@@ -141,7 +143,7 @@ def _walk(body: Iterable[ast.AST], own: str) -> Iterator[ast.AST]:
 
 
 def _read_setattr(call: ast.Call, own: str, found: Class) -> None:
-    """Note what a call sets by a name that is written down."""
+    """Record the attribute that a call sets by a literal name."""
     match call:
         case ast.Call(
             func=ast.Name("setattr") | ast.Attribute(ast.Name("object"), "__setattr__"),
@@ -159,7 +161,7 @@ def _is_name(node: ast.AST, name: str) -> bool:
 
 
 def values_used(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the names that are called, or handed on as values: not those in annotations, bases or type tests."""
+    """Yield the names that are called or used as values: not those in annotations, bases or type tests."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -169,10 +171,10 @@ def values_used(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _parts_with_values(node: ast.AST) -> Iterable[ast.AST]:
-    """Return the parts of a node in which a class's name may stand for the class as a value."""
+    """Return the parts of a node in which the name of a class may be a value."""
     match node:
         case ast.Attribute(ast.Name() | ast.Attribute()) | ast.arg():
-            return ()  # of `Class.attribute`, the class alone is not a value
+            return ()  # the class in `Class.attribute` is not a value
         case ast.Call(ast.Name(name)) if name in NAMED_ONLY:
             return [each for each in node.args if not _is_type(each)]
         case ast.ClassDef():
@@ -191,7 +193,7 @@ def _parts_with_values(node: ast.AST) -> Iterable[ast.AST]:
 
 
 def _is_type(node: ast.AST) -> bool:
-    """Return whether an expression may name types: names, subscripts, and unions or tuples of such."""
+    """Return True if an expression may name types: names, subscripts, and unions or tuples of them."""
     match node:
         case ast.Tuple() | ast.List():
             return all(map(_is_type, node.elts))

@@ -1,4 +1,4 @@
-"""What the names of a module mean, what it imports and how long its code is, read off the source."""
+"""Source analysis of modules: meaning of names, imports and length of the code."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Module:
     """A module's source.
 
     Args:
-        path: of the file, from the root on.
+        path: path of the file, relative to the root.
         text: the source.
 
     Attributes:
         name: its name, with dots.
-        names: full names of what its names mean, where they are imported, defined or set to another name.
-        late: full names of what it takes from other modules when it is first asked for.
-        imports: full names of what it imports, anywhere and in any way.
-        shown: names in its ``__all__``; with `lazy.public_names`, those that it imports as themselves, too.
-        is_public: True if it offers them to programs, by `lazy.publish` or `lazy.attributes`.
+        names: full names of its imported, defined or assigned names.
+        late: full names of its lazy imports.
+        imports: full names of all its imports.
+        shown: names in its ``__all__``; with `lazy.public_names`, including those that it re-exports.
+        is_public: True if it calls `lazy.publish` or `lazy.attributes`.
     """
 
     def __init__(self, path: str, text: str) -> None:
@@ -84,7 +84,7 @@ class Module:
                 self.shown |= self._handed_on
 
     def _read_call(self, call: ast.Call) -> None:
-        """Note what a call tells of the module, or imports by name."""
+        """Record the effect of a call on the module, or its import by name."""
         function = self.full_name(call.func)
         called = function.rpartition(".")[2]
         self.is_public |= function.endswith((".lazy.publish", ".lazy.attributes"))
@@ -99,7 +99,7 @@ class Module:
             self.imports.append(self._absolute(str(call.args[0].value)))
 
     def _table(self, call: ast.Call, position: int) -> dict[str, str]:
-        """Return a table of modules that is written down in this module, {} for one that is not."""
+        """Return a literal table of modules, {} for other expressions."""
         named = [word.value for word in call.keywords if word.arg == "table"]
         given = named or call.args[position : position + 1]
         return self._dict(given[0]) if given else {}
@@ -107,23 +107,23 @@ class Module:
     def _dict(self, value: ast.expr) -> dict[str, str]:
         if isinstance(value, ast.Name):
             return self._dict(self._values[value.id]) if value.id in self._values else {}
-        found: dict[str, str] = {}
+        table: dict[str, str] = {}
         if isinstance(value, ast.Dict):
             for key, each in zip(value.keys, value.values, strict=True):
                 if key is None:
-                    found.update(self._dict(each))
+                    table.update(self._dict(each))
                 elif isinstance(key, ast.Constant):
-                    found[str(key.value)] = " ".join(_strings(each))
-        return found
+                    table[str(key.value)] = " ".join(_strings(each))
+        return table
 
     def _strings(self, value: ast.expr) -> set[str]:
-        """Return the strings of a list, with those of other lists and the names in tables that it is made of."""
-        found = set(_strings(value))
+        """Return the strings of a list, including those of unpacked lists and tables."""
+        strings = set(_strings(value))
         for node in ast.walk(value):
             if isinstance(node, ast.Name) and node.id in self._values:
                 for names in self._dict(node).values() or _strings(self._values[node.id]):
-                    found.update(names.split())
-        return found
+                    strings.update(names.split())
+        return strings
 
     def _absolute(self, written: str) -> str:
         """Return the full name of a module written with leading dots."""
@@ -133,7 +133,7 @@ class Module:
         return ".".join([*home[: len(home) - level + 1], *([bare] if bare else [])]) if level else bare
 
     def full_name(self, node: ast.expr) -> str:
-        """Return the full name of what an expression names, "" if it is not a name."""
+        """Return the full name of an expression, "" if it is not a name."""
         if isinstance(node, ast.Subscript):
             return self.full_name(node.value)
         if isinstance(node, ast.Attribute):
@@ -143,7 +143,7 @@ class Module:
 
     @property
     def annotations(self) -> Iterator[ast.expr]:
-        """The annotations of all parameters but ``*args`` and ``**kwargs``."""
+        """Annotations of all parameters except ``*args`` and ``**kwargs``."""
         for function in self.functions:
             given = function.args
             for each in (*given.posonlyargs, *given.args, *given.kwonlyargs):
@@ -151,7 +151,7 @@ class Module:
                     yield each.annotation
 
     def is_any(self, annotation: ast.expr) -> bool:
-        """Return True if an annotation takes everything: `Any`, or a choice of which one part is `Any`."""
+        """Return True if an annotation is `Any`, or a union with `Any`."""
         if isinstance(annotation, ast.BinOp):
             return self.is_any(annotation.left) or self.is_any(annotation.right)
         return self.full_name(annotation) == "typing.Any"

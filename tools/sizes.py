@@ -1,12 +1,12 @@
-"""Print the size and structure of the code, and the difference to another revision, read from git as it is stored.
+"""Print the size and structure of the code, and the difference to another revision in git.
 
 Usage: python tools/sizes.py [--against main] [--top 8] [--no-batch]
 
 For dpmodule: files, lines of code (without docstrings, comments and blank lines), the longest function, single-use
 bases (classes with exactly one subclass that are never made; public ones apart), circles of imports inside packages,
-class names that several modules define, the share of parameters annotated with `Any` alone (named ones: `*args` and
-`**kwargs` are left out), and the calls and files of a steady batch (see `benchmarks/sides/way.py`). Then lines per
-package, and the biggest.
+class names that several modules define, the percentage of parameters annotated with `Any` alone (without `*args` and
+`**kwargs`), and the calls and files of a steady batch (see `benchmarks/sides/way.py`). Then lines per
+package, and the largest files and functions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from structure import Package, sources_at, sources_in
 ROOT = Path(__file__).resolve().parents[1]
 GROUPS = ("dpmodule", "tests", "examples", "benchmarks")
 NATIVE = ("dpmodule/native/*pp", "dpmodule/native/*.h", "setup.py")
-"""What the extension is made of."""
+"""Sources of the extension."""
 TYPED = ("symbol", "ndarray", "module")
-"""Packages against which people program, whose share of bare `Any` is shown on its own."""
+"""Public packages, whose percentage of bare `Any` is shown separately."""
 
 
 def group_of(path: str) -> str:
-    """Return the package of a file: dpmodule's own packages one by one, everything else by its top folder."""
+    """Return the package of a file: the subpackage of dpmodule, else the top folder."""
     parts = Path(path).parts
     return "/".join(parts[:2]) if parts[0] == "dpmodule" and len(parts) > 2 else parts[0]
 
@@ -76,16 +76,16 @@ def any_share(package: Package, home: str) -> float:
 
 def functions(package: Package) -> list[tuple[int, str]]:
     """Return (lines, where) of every function, the longest first."""
-    found = (
+    spans = (
         ((node.end_lineno or node.lineno) - node.lineno + 1, f"{module.path}:{node.lineno} {node.name}")
         for module in package.modules.values()
         for node in module.functions
     )
-    return sorted(found, reverse=True)
+    return sorted(spans, reverse=True)
 
 
 def batch(folder: str | None = None) -> dict[str, int]:
-    """Return the calls and files of a steady batch; of the dpmodule in a folder if one is given."""
+    """Return the calls and files of a steady batch, optionally of the dpmodule in a folder."""
     sys.path.append(str(ROOT))
     from benchmarks.harness import Worker
 
@@ -95,9 +95,9 @@ def batch(folder: str | None = None) -> dict[str, int]:
 
 
 def batch_at(revision: str, sources: Mapping[str, str]) -> dict[str, int]:
-    """Return the calls and files of a revision's steady batch, with the extension that is built here.
+    """Return the calls and files of a revision's steady batch, with the extension of this checkout.
 
-    A revision with other C++ code has no figures here: its extension would have to be built.
+    A revision with other C++ code has no figures, as its extension would have to be built.
     """
     diff = subprocess.run(["git", "-C", ROOT, "diff", "--quiet", revision, "--", *NATIVE], check=False)
     if diff.returncode:
@@ -128,8 +128,10 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--against", default="main", help="revision to compare with (default: main)")
-    parser.add_argument("--top", type=int, default=8, help="how many of the biggest to print (default: 8)")
-    parser.add_argument("--no-batch", action="store_true", help="run no batch, which takes some seconds")
+    parser.add_argument("--top", type=int, default=8, help="number of largest entries to print (default: 8)")
+    parser.add_argument(
+        "--no-batch", action="store_true", help="do not run a batch, which takes some seconds"
+    )
     args = parser.parse_args()
     if not args.no_batch and find_spec("torch") is None:
         parser.error("torch is not installed, which running a batch needs; install it, or use --no-batch")
@@ -147,18 +149,18 @@ def main() -> None:
         per_group(then) + Counter(dict.fromkeys(groups, 0)),
         args.against,
     )
-    print("biggest files, lines of code")
-    for module in sorted(package.modules.values(), key=lambda each: -each.lines_of_code)[: args.top]:
+    print("largest files, lines of code")
+    for module in sorted(package.modules.values(), key=lambda each: -single.lines_of_code)[: args.top]:
         print(f"{module.lines_of_code:8}  {module.path}")
     print("\nlongest functions, lines")
     for count, where in functions(package)[: args.top]:
         print(f"{count:8}  {where}")
     print("\nsingle-use bases")
-    for each in package.single_use_bases():
-        print(f"{'public' if each.is_public else '':>8}  {each.name} <- {each.subclass}")
+    for single in package.single_use_bases():
+        print(f"{'public' if single.is_public else '':>8}  {single.name} <- {single.subclass}")
     print("\nclass names of several meanings")
     for name, classes in package.several_meanings().items():
-        print(f"          {name}: {', '.join(each.rpartition('.')[0] for each in classes)}")
+        print(f"          {name}: {', '.join(single.rpartition('.')[0] for single in classes)}")
     print("\ncircles of imports")
     for name, groups_of in package.circles().items():
         for circle in groups_of:

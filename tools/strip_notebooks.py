@@ -1,4 +1,4 @@
-"""Remove outputs, execution counts and metadata of cells from notebooks; exits 1 when there was something to remove.
+"""Remove outputs, execution counts and metadata of cells from notebooks; exits with 1 if there was something to remove.
 
 Usage: python tools/strip_notebooks.py [--check] [NOTEBOOK ...]     (default: all in notebooks/)
 """
@@ -34,7 +34,7 @@ def first_difference(found: str, wanted: str) -> int:
 def main() -> int:
     """Strip or check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="change nothing, only tell")
+    parser.add_argument("--check", action="store_true", help="change nothing, only report")
     parser.add_argument("notebooks", nargs="*", type=Path)
     args = parser.parse_args()
     changed = False

@@ -1,7 +1,7 @@
-"""The structure of a package, read off its sources: classes, what they set and read, imports, types, lines of code.
+"""Structure of a package from its sources: classes, their attributes, imports, types, lines of code.
 
-Nothing is imported, so any revision can be read. `tools/sizes.py` prints what is found, `tests/test_structure.py`
-holds the package to it.
+Nothing is imported, so any revision can be analysed. `tools/sizes.py` prints the figures, `tests/test_structure.py`
+checks them.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from module_source import Module
 __all__ = ["Package", "SingleUse", "sources_at", "sources_in"]
 
 PLAIN_BASES = {"abc.ABC", "typing.Protocol", "typing.Generic", *dir(builtins)}
-"""Bases outside the package whose attributes are known: those that `dir` names."""
+"""Bases outside the package, whose attributes `dir` lists."""
 
 
 def sources_in(root: Path, *folders: str) -> dict[str, str]:
-    """Return path -> text of the Python files of folders, paths from `root` on."""
+    """Return path -> text of the Python files of folders, with paths relative to `root`."""
     files = (path for folder in folders for path in sorted((root / folder).rglob("*.py")))
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in files}
 
 
 def sources_at(root: Path, revision: str, *folders: str) -> dict[str, str]:
-    """Return path -> text of the Python files of folders in a revision, which is not checked out for that.
+    """Return path -> text of the Python files of folders in a revision, without a checkout.
 
     Raises:
-        subprocess.CalledProcessError: git knows no such revision, or it has no such folder.
+        subprocess.CalledProcessError: the revision or folder does not exist.
     """
     line = ["git", "-C", str(root), "archive", "--format=tar", revision, "--", *folders]
     packed = subprocess.run(line, capture_output=True, check=True).stdout
-    found = {}
+    sources = {}
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for member in archive:
             file = archive.extractfile(member) if member.name.endswith(".py") else None
             if file is not None:
-                found[member.name] = file.read().decode("utf-8")
-    return found
+                sources[member.name] = file.read().decode("utf-8")
+    return sources
 
 
 @dataclass(frozen=True, order=True)
@@ -56,7 +56,7 @@ class SingleUse:
 
     Attributes:
         name: the class.
-        subclass: the one that derives from it.
+        subclass: its subclass.
         is_public: True if a public module lists it.
     """
 
@@ -74,7 +74,7 @@ class Package:
 
     def __init__(self, sources: Mapping[str, str]) -> None:
         is_collecting = gc.isenabled()
-        gc.disable()  # it would look at a million nodes, which all stay, again and again
+        gc.disable()  # it would repeatedly scan a million nodes, all of which are kept
         try:
             found = [Module(path, text) for path, text in sources.items()]
         finally:
@@ -83,33 +83,33 @@ class Package:
         self.modules = {module.name: module for module in found}
 
     def resolve(self, name: str) -> str:
-        """Return the full name under which something is defined, following imports and tables of `lazy`."""
+        """Return the full name of a definition, following imports and tables of `lazy`."""
         seen = set()
         while name not in seen:
             seen.add(name)
-            parts = name.split(".")
-            sizes = (size for size in range(len(parts) - 1, 0, -1) if ".".join(parts[:size]) in self.modules)
+            names = name.split(".")
+            sizes = (size for size in range(len(names) - 1, 0, -1) if ".".join(names[:size]) in self.modules)
             size = next(sizes, None)
             if size is None or name in self.modules:
                 return name
-            module, first = self.modules[".".join(parts[:size])], parts[size]
+            module, first = self.modules[".".join(names[:size])], names[size]
             target = module.late.get(first) or module.names.get(first)
             if target is not None:
-                name = ".".join([target, *parts[size + 1 :]])
+                name = ".".join([target, *names[size + 1 :]])
         return name
 
     # imports
 
     @cached_property
     def edges(self) -> dict[str, set[str]]:
-        """Modules that every module imports, whenever and however; a package stands for its ``__init__``."""
+        """All imports of every module; the name of a package means its ``__init__``."""
         return {
             name: {home for target in module.imports if (home := self._home(target)) not in (None, name)}
             for name, module in self.modules.items()
         }
 
     def _home(self, target: str) -> str | None:
-        """Return the module that an import is of: of a name that a package hands on, the one that defines it."""
+        """Return the module of an import; for a re-exported name, the module that defines it."""
         if target in self.modules:
             return target
         parent, _, name = target.rpartition(".")
@@ -124,27 +124,27 @@ class Package:
     def circles(self) -> dict[str, list[list[str]]]:
         """Return, by package, groups of its modules and subpackages that import each other in circles.
 
-        The package's own code is called ``__init__``.
+        The code of the package is called ``__init__``.
         """
         packages = [name for name, module in self.modules.items() if module.is_package]
         found = {name: _components(self._siblings(name)) for name in packages}
         return {name: groups for name, groups in found.items() if groups}
 
     def _siblings(self, package: str) -> dict[str, set[str]]:
-        """Return which child of a package imports which."""
-        found: dict[str, set[str]] = defaultdict(set)
+        """Return the imports among the children of a package."""
+        siblings: dict[str, set[str]] = defaultdict(set)
         for name, targets in self.edges.items():
             importer = _child(package, name)
             if importer is not None:
-                found[importer] |= {_child(package, target) for target in targets} - {None, importer}
-        return found
+                siblings[importer] |= {_child(package, target) for target in targets} - {None, importer}
+        return siblings
 
     # annotations
 
     def bare_any(self, home: str) -> tuple[int, int]:
         """Return the numbers of parameters of a package annotated with `Any` alone, and annotated at all.
 
-        `*args` and `**kwargs` are left out: they are handed on, as a rule to an operator.
+        `*args` and `**kwargs` are left out, as they are usually passed to an operator.
         """
         of_home = (each for each in self.modules.values() if f"{each.name}.".startswith(f"{home}."))
         found = [each.is_any(annotation) for each in of_home for annotation in each.annotations]
@@ -155,19 +155,19 @@ class Package:
     @cached_property
     def classes(self) -> dict[str, Class]:
         """Classes by full name."""
-        found = {
+        classes = {
             name: read_class(name, node, module.full_name)
             for module in self.modules.values()
             for name, node in classes_in(module.name, module.tree.body)
         }
-        for each in found.values():
+        for each in classes.values():
             each.bases = [self.resolve(base) for base in each.bases]
         for module in self.modules.values():
-            self._read_gifts(module, found)
-        return found
+            self._read_gifts(module, classes)
+        return classes
 
     def _read_gifts(self, module: Module, classes: Mapping[str, Class]) -> None:
-        """Note attributes that a module gives to classes from outside."""
+        """Record attributes that a module sets on classes from outside."""
         for node in statements(module.tree.body):
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 if isinstance(target, ast.Attribute):
@@ -176,22 +176,22 @@ class Package:
                         owner.give(target.attr, node.value)
 
     def made(self, names: Iterable[str]) -> set[str]:
-        """Return which classes the package makes, registers, or hands to somebody who may make them."""
-        found = {name for name in names if self.classes[name].is_registered}
+        """Return the classes that the package instantiates, registers, or passes to other code."""
+        used = {name for name in names if self.classes[name].is_registered}
         short = {name.rpartition(".")[2] for name in names}
         for module in self.modules.values():
             if any(each in module.text for each in short):
-                found.update(self.resolve(module.full_name(each)) for each in values_used(module.tree))
-        return found.intersection(names)
+                used.update(self.resolve(module.full_name(each)) for each in values_used(module.tree))
+        return used.intersection(names)
 
     @cached_property
     def public(self) -> set[str]:
-        """Full names of what public modules offer."""
+        """Full names of public names."""
         modules = [module for module in self.modules.values() if module.is_public]
         return {self.resolve(f"{module.name}.{name}") for module in modules for name in module.shown}
 
     def single_use_bases(self) -> list[SingleUse]:
-        """Return the classes with exactly one subclass that are never made; a `Protocol` is for more than it."""
+        """Return the classes with exactly one subclass that are never instantiated, except protocols."""
         below: dict[str, list[str]] = defaultdict(list)
         for each in self.classes.values():
             for base in each.bases:
@@ -205,32 +205,32 @@ class Package:
         )
 
     def several_meanings(self) -> dict[str, list[str]]:
-        """Return the class names that stand for classes of several modules, with the classes."""
-        found: dict[str, list[str]] = defaultdict(list)
+        """Return the class names that several modules define, with the classes."""
+        meanings: dict[str, list[str]] = defaultdict(list)
         for module in self.modules.values():
             names = {name.rpartition(".")[2]: name for name, _ in classes_in(module.name, module.tree.body)}
             for short, name in names.items():
-                found[short].append(name)
-        return {short: names for short, names in sorted(found.items()) if len(names) > 1}
+                meanings[short].append(name)
+        return {short: names for short, names in sorted(meanings.items()) if len(names) > 1}
 
     def family(self, name: str) -> list[Class] | None:
-        """Return a class and all its bases; None if one of them is outside the package and not known."""
-        found: dict[str, Class] = {}
+        """Return a class and all its bases; None if an unknown one is outside the package."""
+        members: dict[str, Class] = {}
         waiting = [name]
         while waiting:
             each = waiting.pop()
             if each in self.classes:
-                found[each] = self.classes[each]
-                waiting += (base for base in found[each].bases if base not in found)
+                members[each] = self.classes[each]
+                waiting += (base for base in members[each].bases if base not in members)
             elif each not in PLAIN_BASES:
                 return None
-        return list(found.values())
+        return list(members.values())
 
     def unset_reads(self) -> dict[str, dict[str, int]]:
-        """Return, by class, attributes that its methods read though it and its bases never set them, with lines.
+        """Return, by class, the attributes that its methods read but it and its bases never set, with lines.
 
-        A declaration without a value, a slot, and None alone set nothing. Classes are passed over that have a base
-        outside the package which is not known, or a ``__getattr__`` that does not only raise.
+        A declaration without a value, a slot, and None alone set nothing. Classes with an unknown base outside the
+        package, or with a ``__getattr__`` that does not only raise, are skipped.
         """
         found = {name: self._unset(each) for name, each in self.classes.items()}
         return {name: reads for name, reads in found.items() if reads}
@@ -246,11 +246,11 @@ class Package:
 
 
 class _Plain:
-    """Has what every class has."""
+    """A class without attributes."""
 
 
 def _child(package: str, name: str) -> str | None:
-    """Return the child of a package that a module is, or is in."""
+    """Return the child of a package that is or contains a module."""
     if name == package:
         return "__init__"
     inner = name.removeprefix(f"{package}.")
@@ -261,10 +261,10 @@ def _components(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
     """Return the groups of two nodes or more that reach each other, after Tarjan."""
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    components: list[list[str]] = []
 
     def visit(node: str) -> None:
-        first, place = len(low), len(stack)
+        first, height = len(low), len(stack)
         low[node] = first
         stack.append(node)
         for target in graph.get(node, ()):
@@ -273,10 +273,10 @@ def _components(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
             if target in stack:
                 low[node] = min(low[node], low[target])
         if low[node] == first:
-            found.append(sorted(stack[place:]))
-            del stack[place:]
+            components.append(sorted(stack[height:]))
+            del stack[height:]
 
     for node in list(graph):
         if node not in low:
             visit(node)
-    return sorted(group for group in found if len(group) > 1)
+    return sorted(group for group in components if len(group) > 1)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""Write the type stubs of what is made from operator declarations at run time.
+"""Write the type stubs of functions and methods that operator declarations create at run time.
 
     python tools/stubs.py           write the files
-    python tools/stubs.py --check   change nothing; exit 1 when one is not current
+    python tools/stubs.py --check   change nothing; exit with 1 if one is outdated
 
 `dpmodule/ndarray/op.pyi` and `dpmodule/symbol/op.pyi` list the operators as functions,
-`dpmodule/ndarray/methods.pyi` the operators that are methods of arrays. `dpmodule/ops/lazy_operators.json` says which
-module declares which operators.
+`dpmodule/ndarray/methods.pyi` the operators that are methods of arrays. `dpmodule/ops/lazy_operators.json` lists the
+operators of each module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from dpmodule._core.lazy import Method  # noqa: E402 (the tree this file stands in, not an installed package)
+from dpmodule._core.lazy import Method  # noqa: E402 (this checkout, not an installed package)
 from dpmodule.ndarray import NDArray  # noqa: E402
 from dpmodule.ndarray.methods import FLUENT  # noqa: E402
 from dpmodule.ndarray.op_functions import names_in  # noqa: E402
@@ -43,13 +43,13 @@ def default(op: Op, key: str) -> str:
 
 
 def parameters(op: Op, value: str, extra: list[str], method: bool) -> list[str]:
-    """Return the parameters of a face: inputs, attributes, then keywords of the face.
+    """Return the parameters of a function: inputs, attributes, then keywords.
 
     Args:
         op: the operator.
         value: type of an input.
-        extra: keywords of the face, with types.
-        method: the first input is ``self``.
+        extra: keywords with types.
+        method: True if the first input is ``self``.
     """
     inputs = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else []
     attributes = [f"{key}: {attr.type.annotation} = {default(op, key)}" for key, attr in op.attrs.items()]
@@ -77,18 +77,18 @@ def functions(value: str, extra: list[str], single: bool) -> str:
 
     Args:
         value: type of inputs and results.
-        extra: keywords of the faces.
-        single: several outputs still make one value (a symbol), not a list.
+        extra: keywords with types.
+        single: True if several outputs are one value (a symbol), not a list.
     """
-    parts = []
+    stubs = []
     for public, name in sorted(names_in("").items()):
         op = get(name)
         if not public.isidentifier() or keyword.iskeyword(public):
             continue
         several = "Any" if callable(op.outputs) else f"list[{value}]"
         result = value if single or (not callable(op.outputs) and len(op.outputs) == 1) else several
-        parts.append(function(public, parameters(op, value, extra, False), result, summary(op)))
-    return "\n".join(parts)
+        stubs.append(function(public, parameters(op, value, extra, False), result, summary(op)))
+    return "\n".join(stubs)
 
 
 def array_functions() -> str:
@@ -113,16 +113,16 @@ def array_methods() -> str:
         "def fluent(make: Callable[[str], Callable[..., Any]]) -> Callable[[T], T]: ...\n\n"
         "class OpMethods:\n"
     )
-    parts = []
+    stubs = []
     for name in FLUENT:
-        # those that arrays define themselves have other parameters
+        # methods that arrays define have other parameters
         if not isinstance(vars(NDArray).get(name), Method):
             continue
         op = get(name)
         params = parameters(op, "NDArray", [ARRAY_OUT, "name: str | None = None"], True)
         result = "NDArray" if not callable(op.outputs) and len(op.outputs) == 1 else "Any"
-        parts.append(function(name, params, result, summary(op), "    "))
-    return f"{NOTE}\n{head}" + "\n".join(parts)
+        stubs.append(function(name, params, result, summary(op), "    "))
+    return f"{NOTE}\n{head}" + "\n".join(stubs)
 
 
 LATER = (
@@ -169,7 +169,7 @@ LATER = (
     "sparse.sequences",
     "sparse.elementwise",
 )
-"""Modules of `dpmodule.ops` that declare operators; those that others import stand first."""
+"""Modules of `dpmodule.ops` that declare operators; modules that others import come first."""
 
 LISTING = f"""
 import importlib, json, dpmodule
@@ -184,7 +184,7 @@ print(json.dumps(found))
 
 
 def late_operators() -> str:
-    """Return the table of operators by module, found out in a process that has not imported any of them."""
+    """Return the table of operators by module, from a process that has not imported any of them."""
     done = subprocess.run(
         [sys.executable, "-c", LISTING], cwd=ROOT, capture_output=True, text=True, check=True, env=fresh()
     )
@@ -193,7 +193,7 @@ def late_operators() -> str:
 
 
 def fresh() -> dict[str, str]:
-    """Return an environment in which the tree that this file stands in is imported."""
+    """Return an environment in which this checkout is imported."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
 
@@ -207,7 +207,7 @@ STUBS = {
 
 def main(arguments: list[str]) -> int:
     """Write or check every stub; return the exit status."""
-    for module in LATER:  # operators that the table does not know yet count as well
+    for module in LATER:  # including operators that are not in the table yet
         importlib.import_module(f"dpmodule.ops.{module}")
     stale = []
     for path, make in STUBS.items():
@@ -218,7 +218,7 @@ def main(arguments: list[str]) -> int:
         if "--check" not in arguments:
             target.write_text(text)
     for path in stale:
-        print(f"{path}: {'not current; run python tools/stubs.py' if '--check' in arguments else 'written'}")
+        print(f"{path}: {'outdated; run python tools/stubs.py' if '--check' in arguments else 'written'}")
     return int(bool(stale) and "--check" in arguments)
 
 

@@ -1,10 +1,10 @@
-"""Follow the pages of docs/start as a newcomer does, each in a fresh environment; exits 1 when one does not hold.
+"""Run the pages of docs/start like a newcomer, each in a fresh environment; exit with 1 if one fails.
 
 Usage: python tools/tutorials.py [PAGE ...]     (default: all of them; "mxnet" is docs/start/mxnet.md)
 
-Blocks of `bash` and `python` are copied from the page and run in its order, unchanged: what begins with "pip install"
-in a copy of the tree, everything else in a folder that is empty at first. A block `output` is what the one before it
-has to print; "..." in it stands for anything.
+Blocks of `bash` and `python` are copied from the page and run in order, unchanged: commands that begin with "pip
+install" in a copy of the checkout, others in an initially empty folder. A block `output` is the expected output of the
+block before it; "..." in it matches anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 START = ROOT / "docs" / "start"
 BLOCK = re.compile(r"^```(bash|python|output)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SECONDS = 1800
-"""What a single block may take, an installation included."""
+"""Time limit of a block in seconds, including an installation."""
 
 
 @dataclass
@@ -33,10 +33,10 @@ class Step:
     """A block of a page that is run.
 
     Args:
-        line: where the page has it.
+        line: line of the page.
         language: "bash" or "python".
-        code: what is in it.
-        shown: what the page says that it prints; None where it says nothing.
+        code: content of the block.
+        shown: expected output; None if the page shows none.
     """
 
     line: int
@@ -46,32 +46,32 @@ class Step:
 
 
 def steps(text: str) -> list[Step]:
-    """Return what a page has its reader run.
+    """Return the blocks of a page that are run.
 
     Raises:
-        ValueError: it shows an output of nothing.
+        ValueError: an output does not follow a block.
     """
-    found: list[Step] = []
+    blocks: list[Step] = []
     for block in BLOCK.finditer(text):
         line = text.count("\n", 0, block.start()) + 1
         if block[1] != "output":
-            found.append(Step(line, block[1], block[2]))
-        elif found and found[-1].shown is None:
-            found[-1].shown = block[2]
+            blocks.append(Step(line, block[1], block[2]))
+        elif blocks and blocks[-1].shown is None:
+            blocks[-1].shown = block[2]
         else:
-            raise ValueError(f"line {line}: an output stands behind the block that prints it")
-    return found
+            raise ValueError(f"line {line}: an output must follow the block that prints it")
+    return blocks
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Return True if a block has printed what the page shows."""
+    """Return True if a block printed the output on the page."""
     return doctest.OutputChecker().check_output(
         shown, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     )
 
 
 def run(step: Step, number: int, folder: Path, tree: Path, environment: Mapping[str, str]) -> str:
-    """Run a block; return what is wrong, "" if nothing is."""
+    """Run a block; return a problem, "" if there is none."""
     if step.language == "python":
         program = folder / f"step_{number}.py"
         program.write_text(step.code, encoding="utf-8")
@@ -103,31 +103,30 @@ def inside(environment: Path) -> dict[str, str]:
 
 
 def follow(page: Path, work: Path, tree: Path) -> bool:
-    """Follow one page in a new environment and an empty folder; tell whether all that it says is so."""
+    """Run a page in a new environment and an empty folder; return True if it holds."""
     began = time.monotonic()
-    found = steps(page.read_text(encoding="utf-8"))
-    shown = sum(step.shown is not None for step in found)
+    blocks = steps(page.read_text(encoding="utf-8"))
+    shown = sum(step.shown is not None for step in blocks)
     if not shown:
-        print(
-            f"{page}: shows no output; put one behind the block that prints the figure, in a block `output`"
-        )
+        print(f"{page}: shows no output; add a block `output` after the block that prints the figure")
         return False
     environment, folder = work / f"{page.stem}-venv", work / page.stem
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     folder.mkdir()
-    for number, step in enumerate(found):
+    for number, step in enumerate(blocks):
         wrong = run(step, number, folder, tree, inside(environment))
         if wrong:
             print(f"{page}:{step.line}: {wrong}")
             return False
     print(
-        f"{page}: {len(found)} blocks, {shown} outputs as shown, {time.monotonic() - began:.0f} s", flush=True
+        f"{page}: {len(blocks)} blocks, {shown} outputs as shown, {time.monotonic() - began:.0f} s",
+        flush=True,
     )
     return True
 
 
 def copy_tree(tree: Path) -> None:
-    """Copy what git knows or would take; what an installation builds stays there for the next one."""
+    """Copy tracked and untracked files; build products stay in the copy for the next installation."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -144,7 +143,7 @@ def copy_tree(tree: Path) -> None:
 
 
 def main() -> int:
-    """Follow the pages; return the exit code."""
+    """Run the pages; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("pages", nargs="*", metavar="PAGE")
     chosen = parser.parse_args().pages

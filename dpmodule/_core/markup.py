@@ -55,22 +55,23 @@ def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _frame(label: object, parts: Sequence[str], top: float, bottom: float) -> str:
-    """Return a plot of `parts`, with the values of its upper and lower edge at the left."""
+def _frame(label: object, parts: Sequence[str], top: float, bottom: float, below: str = "") -> str:
+    """Return a plot of `parts`, with the values of its upper and lower edge at the left, and a line below it."""
     marks = "".join(
         f'<text x="66" y="{y}" text-anchor="end" fill="{LINE}">{text(f"{value:.4g}")}</text>'
         for value, y in ((top, 12), (bottom, _HEIGHT + 4))
     )
+    width, height = round(_WIDTH + 80), round(_HEIGHT + (28 if below else 12))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{text(label)}" width="{_WIDTH + 80:.0f}"'
-        f' height="{_HEIGHT + 12:.0f}" font-family="monospace" font-size="11">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{text(label)}" width="{width}"'
+        f' height="{height}" viewBox="0 0 {width} {height}" font-family="monospace" font-size="11">'
         f'<title>{text(label)}</title>{marks}<g transform="translate(72 6)">'
-        f'<path d="M0 0V{_HEIGHT}H{_WIDTH}" fill="none" stroke="{LINE}"/>{"".join(parts)}</g></svg>'
+        f'<path d="M0 0V{_HEIGHT}H{_WIDTH}" fill="none" stroke="{LINE}"/>{"".join(parts)}{below}</g></svg>'
     )
 
 
 def curve(lines: Sequence[tuple[str, Sequence[float], Sequence[float]]], label: str) -> str:
-    """Return a small line plot with a legend; "" if no value is finite.
+    """Return a small line plot as SVG, with a legend if it has several lines; "" if no value is finite.
 
     Args:
         lines: name, positions and values of each; values that are not finite are left out.
@@ -90,19 +91,28 @@ def curve(lines: Sequence[tuple[str, Sequence[float], Sequence[float]]], label: 
         across = _fraction(x, left, right) * _WIDTH
         return f"{_number(across)} {_number((1 - _fraction(y, low, high)) * _HEIGHT)}"
 
-    parts, names = [], []
+    paths, names = [], []
     for number, (name, line) in enumerate(kept):
         color = _COLORS[number % len(_COLORS)]
         path = "L".join(point(x, y) for x, y in line)
         if line:
             width, cap = (4, "round") if len(line) == 1 else (1.5, "butt")
-            parts.append(
+            paths.append(
                 f'<path d="M{path}{"h0.1" if len(line) == 1 else ""}" fill="none" stroke="{color}"'
                 f' stroke-width="{width}" stroke-linecap="{cap}"/>'
             )
-        names.append(f'<span style="color:{color}">&#9632;</span> {text(name)}')
-    legend = f"<div>{' &#160; '.join(names)}</div>" if len(kept) > 1 else ""
-    return _frame(label, parts, high, low) + legend
+        names.append(f'<tspan fill="{color}">{text(name)}</tspan>')
+    middle = " ".join(names) if len(names) > 1 else ""
+    texts = (
+        (0, "start", text(f"{left:g}")),
+        (_WIDTH / 2, "middle", middle),
+        (_WIDTH, "end", text(f"{right:g}")),
+    )
+    below = "".join(
+        f'<text x="{x:g}" y="{_HEIGHT + 15}" text-anchor="{anchor}" fill="{LINE}">{content}</text>'
+        for x, anchor, content in texts
+    )
+    return _frame(label, paths, high, low, below)
 
 
 def _fraction(value: float, low: float, high: float) -> float:

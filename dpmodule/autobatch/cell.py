@@ -10,7 +10,7 @@ import torch
 
 from .._core import mode as flags
 from ..base import ArgumentError, ShapeError
-from ..executor.body import CompiledBody
+from ..executor.subgraph_function import SubgraphFunction
 from ..graph import Graph, Node
 from ..initializer import Xavier
 from ..ops.shapes import known
@@ -81,7 +81,7 @@ class Cell(UserFunction):
         self.symbol = symbol
         self._graph, self._loss_outputs, self._rows = graph, loss_outputs, rows
         self._ragged = RaggedInputs(graph)
-        self._body = CompiledBody(graph, self._ragged.storage)
+        self._body = SubgraphFunction(graph, self._ragged.storage)
         self._executions: dict[Any, str] = {}  # by mode and input shapes; see `execution`
         self._scalars: dict[Any, frozenset[int]] = {}  # by input shapes: inputs that are 0-d in the symbol
         self._arguments = CellParameters(symbol, params, inputs, initializer, allow_extra, self._ragged)

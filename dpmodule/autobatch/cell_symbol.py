@@ -16,7 +16,7 @@ import torch
 from ..base import ArgumentError, ShapeError
 from ..context import cpu
 from ..executor import allocate
-from ..executor.storage import Storage, declared_storage, storage_of
+from ..executor.storage_types import StorageTypes, declared_storage_types, infer_storage_types
 from ..graph import Graph, Node, infer_shapes
 from ..initializer import InitDesc
 from ..ndarray import NDArray
@@ -162,9 +162,9 @@ class RaggedInputs:
     """
 
     def __init__(self, graph: Graph) -> None:
-        declared = declared_storage(graph)
+        declared = declared_storage_types(graph)
         self.names = frozenset(name for name, stype in declared.items() if stype == "ragged")
-        self.storage: Storage | None = None
+        self.storage: StorageTypes | None = None
         self.nodes: frozenset[Node] = frozenset()
         self._sources: list[frozenset[str]] = []
         if self.names:
@@ -172,7 +172,7 @@ class RaggedInputs:
 
     def _follow(self, graph: Graph) -> None:
         """Find the ragged values, and the inputs that determine the row lengths of each output."""
-        storage = storage_of(graph, dict.fromkeys(self.names, "ragged"))
+        storage = infer_storage_types(graph, dict.fromkeys(self.names, "ragged"))
         if storage is None:
             return
         self.storage, reads = storage, set()

@@ -17,7 +17,7 @@ from .mxnet import log_train_metric as log_train_metric
 from .mxnet import module_checkpoint as module_checkpoint
 
 _LATER = {
-    "averages": "EMA",
+    "ema": "EMA",
     "checkpoint": "Checkpoint",
     "early_stopping": "EarlyStopping",
     "loggers": "CSVLogger LiveCurve TensorBoard",

@@ -1,8 +1,7 @@
-"""Arrays: `NDArray`, how to make them, operators as functions over them, and MXNet's file format.
+"""Arrays: `NDArray`, its creation, operators as functions of arrays, and MXNet's file format.
 
-Every operator is a function here: those without leading underscore by name (`nd.relu`), those of a namespace
-in a submodule (`nd.contrib`, `nd.linalg`, `nd.random`, `nd.sparse`, `nd.image`), those with one in
-`nd._internal`.
+Every operator is a function here: by name (`nd.relu`), in the submodule of its namespace (`nd.contrib`, `nd.linalg`,
+`nd.random`, `nd.sparse`, `nd.image`), or in `nd._internal` if its name begins with an underscore.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Operators whose names start with an underscore, as functions over arrays."""
+"""Operators whose names start with an underscore, as functions of arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse arrays, and the operators named ``_sparse_*`` as functions over arrays: ``nd.sparse.dot``."""
+"""Sparse arrays, and the operators named ``_sparse_*`` as functions of arrays: ``nd.sparse.dot``."""
 
 from __future__ import annotations
 

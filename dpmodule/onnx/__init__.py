@@ -1,4 +1,4 @@
-"""ONNX files: symbols and their parameters go out as such files, and come in."""
+"""Exporting symbols and parameters to ONNX files, and importing them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Symbols: `mx.sym`.
 
-Every operator is a function here: those without leading underscore by name (`sym.FullyConnected`), those of a
-namespace in a submodule (`sym.contrib`, `sym.linalg`, ...), those with one in `sym._internal`.
+Every operator is a function here: by name (`sym.FullyConnected`), in the submodule of its namespace (`sym.contrib`,
+`sym.linalg`, ...), or in `sym._internal` if its name begins with an underscore.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Operators named ``_contrib_*`` as functions over symbols, ``sym.contrib``, and functions made of them.
+"""Operators named ``_contrib_*`` as functions of symbols (``sym.contrib``), and control flow.
 
 Source: MXNet 1.9.1 `symbol.contrib`.
 """
@@ -32,14 +32,14 @@ __getattr__, __dir__ = lazy.attributes(
 def rand_zipfian(true_classes: Symbol, num_sampled: int, range_max: int) -> tuple[Symbol, Symbol, Symbol]:
     """Draw classes, with replacement, from an approximately Zipfian distribution.
 
-    Class k has a chance of ``log((k + 2) / (k + 1)) / log(range_max + 1)``.
+    Class k has the probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``.
 
     Args:
         range_max: number of classes.
 
     Returns:
-        The classes drawn, (num_sampled,) int64; the expected count of each true class, float64; and of each class
-        drawn, (num_sampled,) float64.
+        The sampled classes, (num_sampled,) int64; the expected counts of the true classes, float64; and those of the
+        sampled classes, (num_sampled,) float64.
     """
     span = math.log(range_max + 1)
     drawn = call("_random_uniform", low=0, high=span, shape=(num_sampled,), dtype="float64")

@@ -1,4 +1,4 @@
-"""Graphs in mixed precision: casts that let costly operators run in 16 bits, and the scale of the loss.
+"""Graphs in mixed precision: casts that run costly operators in 16 bits, and loss scaling.
 
 Source: MXNet 1.9.1 `contrib.amp.convert_symbol`.
 """
@@ -15,7 +15,7 @@ from ..ops import get
 from .symbol import Symbol
 
 LP16 = ("Convolution", "Deconvolution", "FullyConnected", "RNN")
-"""Operators that gain from 16 bits and bear them."""
+"""Operators that are faster in 16 bits without loss of accuracy."""
 
 FP32 = tuple(
     """
@@ -35,7 +35,7 @@ FP32 = tuple(
 """Operators that need float32."""
 
 CONDITIONAL_FP32 = (("Activation", "act_type", ("softrelu",)), ("LeakyReLU", "act_type", ("elu", "selu")))
-"""Operators that need float32 under some attributes: (operator, attribute, values)."""
+"""Operators that need float32 for some attributes: (operator, attribute, values)."""
 
 WIDEST = tuple(
     """
@@ -52,7 +52,7 @@ WIDEST = tuple(
     elemwise_sub stack sum where
     """.split()  # noqa: SIM905
 )
-"""Operators of several inputs that take the widest type among them."""
+"""Operators of several inputs that run in the widest type of these."""
 
 LOSSES = ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput", "SoftmaxOutput")
 """Operators that are losses."""
@@ -61,23 +61,23 @@ LOSSES = ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOu
 Conditions = Sequence[tuple[str, str, Sequence[str]]]
 
 LOSS_SCALE = "_loss_scale"
-"""Name of the argument by which the gradient of the loss is multiplied."""
+"""Name of the argument that scales the gradient of the loss."""
 
 
 _TAKE_BOTH = frozenset(["BatchNorm", "BatchNormWithReLU", "_contrib_BatchNormWithReLU"])
-"""Operators that compute in float32 inside, on data of 16 bits with parameters of 32."""
+"""Operators that accept 16-bit data with 32-bit parameters and compute in float32."""
 
 
 class HalfConverter:
-    """Copies a graph and puts casts in; keeps the type of every value made so far.
+    """Copies a graph and inserts casts; stores the type of every value.
 
     Args:
-        target: the type of 16 bits.
+        target: the 16-bit type.
         high: operators that run in float32.
-        conditions: (operator, attribute, values) of those that run in float32 under some attributes.
+        conditions: (operator, attribute, values) of operators that run in float32 for some attributes.
         excluded: names of nodes that run in float32.
-        careful: let operators on no list run in float32, too, if their inputs would come in several types, or if they
-            have graphs of their own; what MXNet converts is not so.
+        careful: True to also run unlisted operators in float32 if their inputs would have several types, or if they
+            have subgraphs; MXNet does not.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class HalfConverter:
         self.casts: dict[tuple[Node, int, str], Node] = {}
 
     def wanted(self, node: Node) -> str | None:
-        """Return the type in which an operator has to run, or None."""
+        """Return the type in which an operator must run, or None."""
         if node.op is None or node.name in self.excluded:
             return "float32" if node.op is not None else None
         name = node.op.name
@@ -111,7 +111,7 @@ class HalfConverter:
         return None
 
     def cast(self, entry: Entry, dtype: str) -> Entry:
-        """Return an entry in a type; one cast serves all readers."""
+        """Return an entry cast to a type; all readers share one cast."""
         node, number = entry
         if self.types[node] == dtype:
             return entry
@@ -164,12 +164,12 @@ class HalfConverter:
 
 @dataclass(frozen=True)
 class HalfRules:
-    """What runs in which precision.
+    """Precision of operators.
 
     Attributes:
-        dtype: the type of 16 bits, "float16" or "bfloat16".
+        dtype: the 16-bit type, "float16" or "bfloat16".
         high: operators that run in float32.
-        conditions: (operator, attribute, values) of those that run in float32 under some attributes.
+        conditions: (operator, attribute, values) of operators that run in float32 for some attributes.
     """
 
     dtype: str
@@ -179,15 +179,15 @@ class HalfRules:
 
     @property
     def needs_scale(self) -> bool:
-        """True if small gradients are lost unless the loss is scaled; bfloat16 has float32's exponents."""
+        """True if small gradients underflow unless the loss is scaled; bfloat16 has the exponents of float32."""
         return self.dtype == "float16"
 
 
 def convert_to_half(symbol: Symbol, rules: HalfRules, differentiated: Collection[str]) -> Symbol:
-    """Return a network that is trained in mixed precision on float32 arguments, with float32 outputs.
+    """Return a mixed-precision network with float32 arguments and outputs.
 
-    With `HalfRules.needs_scale` it has one argument more, `LOSS_SCALE`, by which gradients are multiplied on their way
-    from the losses to the arguments, where they are divided by it again: gradients come out as if nothing was scaled.
+    With `HalfRules.needs_scale` it has the additional argument `LOSS_SCALE`: gradients are multiplied by it at the
+    losses and divided by it at the arguments, so that the final gradients are not scaled.
     """
     converter = HalfConverter(
         rules.dtype,
@@ -207,22 +207,22 @@ def convert_to_half(symbol: Symbol, rules: HalfRules, differentiated: Collection
 
 
 def _scaled(heads: list[Entry], differentiated: Collection[str], converter: HalfConverter) -> list[Entry]:
-    """Put nodes that scale gradients below losses and heads, and others that take it back above arguments."""
+    """Insert nodes that scale gradients at losses and heads, and nodes that undo it at arguments."""
     factor = Node(None, LOSS_SCALE, {}, {"__shape__": "(1,)", "__dtype__": "0"})
-    made: dict[tuple[Node, int, bool], Entry] = {}
+    scale_nodes: dict[tuple[Node, int, bool], Entry] = {}
 
     def through(entry: Entry, inverse: bool) -> Entry:
-        """Return an entry behind a node that multiplies, or divides, its gradient."""
+        """Return an entry through a node that multiplies, or divides, its gradient."""
         key = (*entry, inverse)
-        if key not in made:
+        if key not in scale_nodes:
             node, number = entry
             name = f"{node.name if node.op is None else node.output_names[number]}_{'un' * inverse}scaled"
             attrs = {"inverse": str(inverse)}
-            made[key] = Node(get("_scale_gradient"), name, attrs, {}, (entry, (factor, 0))), 0
-        return made[key]
+            scale_nodes[key] = Node(get("_scale_gradient"), name, attrs, {}, (entry, (factor, 0))), 0
+        return scale_nodes[key]
 
     graph = Graph(tuple(heads))
-    # operators on nothing but arguments may want them as they are, such as row-sparse ones
+    # operators that only read arguments may need them unchanged, for example if they are row-sparse
     first = {
         node
         for node in graph.nodes
@@ -238,12 +238,12 @@ def _scaled(heads: list[Entry], differentiated: Collection[str], converter: Half
             continue
         if node.op.name == "IdentityAttachKLSparseReg":
             raise ArgumentError(
-                f"amp: {node.name} (IdentityAttachKLSparseReg) adds a gradient of its own, which is not scaled; take "
+                f"amp: {node.name} (IdentityAttachKLSparseReg) adds a gradient that is not scaled; use "
                 'amp="bf16"'
             )
         if node in first:
             continue
-        found = []
+        scaled_heads = []
         for entry in node.inputs:
             child = entry[0]
             if child in first or (child.op is None and child.name in differentiated):
@@ -252,13 +252,13 @@ def _scaled(heads: list[Entry], differentiated: Collection[str], converter: Half
                 child.op is not None or child.name in differentiated
             ):
                 entry = through(entry, False)
-            found.append(entry)
-        node.inputs = tuple(found)
+            scaled_heads.append(entry)
+        node.inputs = tuple(scaled_heads)
     return [_scaled_head(entry, entry[0] in first, through) for entry in heads]
 
 
 def _scaled_head(entry: Entry, is_unscaled: bool, through: Callable[[Entry, bool], Entry]) -> Entry:
-    """Return an output whose gradient, if there is one from outside, is scaled."""
+    """Return an output whose outer gradient, if any, is scaled."""
     node = entry[0]
     if node.op is None or is_unscaled or not node.op.needs_head_gradient(node.a):
         return entry

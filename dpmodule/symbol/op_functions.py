@@ -1,4 +1,4 @@
-"""Functions over symbols made from operator declarations."""
+"""Functions of symbols generated from operator declarations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .symbol import OpFunction, op_function
 
 
 def op_function_in(space: str, name: str) -> OpFunction:
-    """Return a namespace's function by its public name, making it on first use.
+    """Return a namespace's function by its public name; it is created at the first use.
 
     Args:
         space: "" for the main namespace, else "contrib", "linalg", "random", "sparse", "image" or "_internal".

@@ -1,4 +1,4 @@
-"""What surrounds a test: context, environment variables, standard error, repetition, a batch to repeat."""
+"""System helpers for tests: context, environment variables, standard error, retries, a repeated batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..util import setenv
 
 
 def default_context() -> Context:
-    """Return the context that tests run in: the current one."""
+    """Return the context of tests: the current one."""
     return current_context()
 
 
@@ -47,12 +47,12 @@ def is_aarch64_run() -> bool:
 
 
 def has_tvm_ops() -> bool:
-    """Return True if operators made by TVM are present: never, as this package has none."""
+    """Return True if operators of TVM exist: always False."""
     return False
 
 
 def is_op_runnable() -> bool:
-    """Return True if the current context can run all operators: always, as no TVM kernels limit it."""
+    """Return True if the current context can run all operators: always True."""
     return True
 
 
@@ -63,7 +63,7 @@ def get_im2rec_path(home_env: str = "MXNET_HOME") -> str:
         home_env: environment variable with the folder of an MXNet checkout or package.
 
     Raises:
-        FileError: it is not there; this package does not come with the script.
+        FileError: it does not exist; this package does not include the script.
     """
     home = os.environ.get(home_env, "")
     for tools in ("tools", os.path.join("..", "..", "tools")):
@@ -74,10 +74,10 @@ def get_im2rec_path(home_env: str = "MXNET_HOME") -> str:
 
 
 def retry(n: int) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Return a decorator that runs a random test again after an AssertionError, `n` times in all.
+    """Return a decorator that repeats a random test after an AssertionError, up to `n` runs.
 
     Args:
-        n: how often it runs at most.
+        n: maximum number of runs.
 
     Raises:
         ArgumentError: `n` is not positive.
@@ -104,7 +104,7 @@ def retry(n: int) -> Callable[[Callable[..., Any]], Callable[..., None]]:
 
 @contextmanager
 def discard_stderr() -> Iterator[None]:
-    """Throw away what is written to the standard error in a ``with`` block, by native code too."""
+    """Discard standard error in a ``with`` block, including that of native code."""
     try:
         number = sys.stderr.fileno()
     except (AttributeError, OSError, ValueError):  # replaced by something that is not a file
@@ -124,13 +124,13 @@ def discard_stderr() -> Iterator[None]:
 
 @contextmanager
 def environment(*args: Any) -> Iterator[None]:
-    """Set environment variables in a ``with`` block and put them back after it.
+    """Set environment variables in a ``with`` block and restore them after it.
 
     Args:
-        *args: a name and a value, or a dict of them; None as value unsets.
+        *args: a name and a value, or a dict; the value None unsets a variable.
 
     Raises:
-        ArgumentError: neither of the two forms.
+        ArgumentError: the arguments have neither form.
 
     Example:
         >>> with environment("COLOUR", "green"):
@@ -142,23 +142,23 @@ def environment(*args: Any) -> Iterator[None]:
     elif len(args) == 2:
         wanted = {args[0]: args[1]}
     else:
-        raise ArgumentError(f"environment takes a dict, or a name and a value; {len(args)} arguments came")
+        raise ArgumentError(f"environment takes a dict, or a name and a value; got {len(args)} arguments")
     former = {name: os.environ.get(name) for name in wanted}
     try:
         for name, value in wanted.items():
             setenv(name, value)
         yield
     finally:
-        waitall()  # queued work may still read them
+        waitall()  # queued work may read them
         for name, value in former.items():
             setenv(name, value)
 
 
 class DummyIter(DataIter):
-    """An iterator that gives the first batch of another one for ever, to time training without reading.
+    """An iterator that repeats the first batch of another one, to time training without reading.
 
     Args:
-        real_iter: the iterator whose first batch is taken.
+        real_iter: iterator that provides the batch.
     """
 
     provide_data: Any

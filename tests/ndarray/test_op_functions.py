@@ -73,14 +73,14 @@ def test_several_outputs_come_as_a_list():
         (lambda: nd.relu(torch.zeros(2)), r"nd.from_torch"),
         (lambda: nd.relu(data(), data()), "at most 1"),
         (lambda: nd.clip(data(), 0, 1, slope=1), "unknown attribute 'slope'"),
-        (lambda: nd.clip(data(), 0, 1, ctx=mx.cpu(1)), "ctx is given"),
+        (lambda: nd.clip(data(), 0, 1, ctx=mx.cpu(1)), "ctx was passed"),
         (lambda: nd.elemwise_add(data(), 2), "rhs is int 2"),
         (lambda: nd.elemwise_add(data()), "'rhs' is missing"),
         (lambda: nd.elemwise_add(data(), None), "rhs"),
         (lambda: nd.concat(data(), 2), "input 1 is int 2"),
         (lambda: nd.concat(data(), data(), num_args=3), "num_args is 3, but 2 inputs"),
         (lambda: nd.FullyConnected(data(), nd.ones((2, 3)), num_hidden=2), "'bias' is missing"),
-        (lambda: nd.FullyConnected(data(), nd.ones((2, 3)), nd.ones((2,)), 2, True), "bias is given"),
+        (lambda: nd.FullyConnected(data(), nd.ones((2, 3)), nd.ones((2,)), 2, True), "bias was passed"),
         (lambda: nd.FullyConnected(data(), nd.ones((2, 3)), no_bias=True), "num_hidden is required"),
         (lambda: nd.FullyConnected(data(), data=data(), num_hidden=2), "given twice"),
         (lambda: nd.clip(data(), 1, a_max="x"), "a_"),
@@ -264,7 +264,7 @@ def test_namespaces():
 
 def test_unknown_operator_names():
     with pytest.raises(AttributeError, match="no operator 'no_such_operator'"):
-        op_functions.face("no_such_operator")
+        op_functions.op_function("no_such_operator")
     with pytest.raises(OpError, match="axis is required"):
         nd.slice_axis(data())
 

@@ -52,8 +52,8 @@ def test_more_follows_than_in_mxnet():
         (((2, 5),), {"fc_weight": (3, 5)}, ArgumentError, "not both"),
         (((2, 5), (3, 5), (3,), (4,)), {}, ArgumentError, "4 values for 3 arguments"),
         ((), {"zz": (2,)}, ArgumentError, "'zz' is not an argument; arguments: data"),
-        ((), {"data": 5}, DTypeError, "given for data is 5"),
-        ((), {"data": "wide"}, DTypeError, "given for data"),
+        ((), {"data": 5}, DTypeError, "shape of data is 5"),
+        ((), {"data": "wide"}, DTypeError, "shape of data"),
         ((), {"data": (2.5, 5)}, DTypeError, "tuple of integers"),
         (
             (),

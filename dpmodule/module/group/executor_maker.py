@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...base import ArgumentError, ShapeError, dtype_name
 from ...context import Context
-from ...executor import PLAIN, Binding, Executor, RunOptions, from_pool, placement
+from ...executor import PLAIN, Binding, Executor, RunOptions, from_pool, place_nodes
 from ...executor.gradients import check_differentiable
 from ...executor.sparse_arrays import allocate_as
-from ...executor.storage import declared_storage, gradient_storage, storage_of
+from ...executor.storage_types import declared_storage_types, gradient_storage_types, infer_storage_types
 from ...graph import infer_shapes, infer_types
 from ...io import DataDesc
 from ...ndarray import NDArray
@@ -45,10 +45,10 @@ class ExecutorMaker:
     ) -> None:
         self._symbol, self._contexts, self._options = symbol, contexts, options
         self._param_names, self._grad_req = param_names, grad_req
-        self._places = [placement(symbol.graph, ctx, g) for ctx, g in zip(contexts, group2ctxs)]
+        self._places = [place_nodes(symbol.graph, ctx, g) for ctx, g in zip(contexts, group2ctxs)]
         self._store, self._pools = store, pools
         self._declared = False
-        self.stypes = declared_storage(symbol.graph)
+        self.stypes = declared_storage_types(symbol.graph)
 
     def make(self, i: int, inputs: Sequence[DataDesc], logger: Any) -> Executor:
         """Make the executor of one context.
@@ -129,8 +129,8 @@ class ExecutorMaker:
     def _declare(self, shapes: Mapping[Any, Any], types: Mapping[Any, Any]) -> None:
         """Allocate parameters and states, or check that shared ones fit."""
         graph = self._symbol.graph
-        storage = storage_of(graph, self.stypes)
-        grad_stypes = {} if storage is None else gradient_storage(graph, storage)
+        storage = infer_storage_types(graph, self.stypes)
+        grad_stypes = {} if storage is None else gradient_storage_types(graph, storage)
         for node in graph.arguments:
             if node.name in self._param_names:
                 needs_grad = self._grad_req[node.name] != "null"

@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Translators of matrix products, and of the domain ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 
 from .build import GraphBuilder, NodeCall, Translator
 from .check import Refused
-from .forms import expand, reshape, squeeze, transpose, unsqueeze
+from .shape_helpers import expand, reshape, squeeze, transpose, unsqueeze
 from .value import Dims, OnnxValue, same_type
 
 
 def product(x: OnnxValue, y: OnnxValue) -> OnnxValue:
-    """Multiply matrices, or stacks of them that broadcast."""
+    """Multiply matrices, or stacks of matrices that broadcast."""
     x, y = same_type(x, y)
     if x.rank == 0 or y.rank == 0:
-        raise Refused("a product with an array without axes")
+        raise Refused("a product with a scalar")
     if x.rank == 1 or y.rank == 1:
         left = unsqueeze(x, [0]) if x.rank == 1 else x
         right = unsqueeze(y, [1]) if y.rank == 1 else y
@@ -27,7 +27,7 @@ def product(x: OnnxValue, y: OnnxValue) -> OnnxValue:
     if any(n != m for n, m in zip(x.axis(x.rank - 1), y.axis(y.rank - 2))):
         raise Refused(f"a product of {x.dims[0]} and {y.dims[0]}")
     if y.rank == 2:
-        weight = y.turned
+        weight = y.transposed_from
         if weight is not None and weight.size(0) is not None:
             return x.then("FullyConnected", weight, num_hidden=weight.size(0), no_bias=True, flatten=False)
         return x.then("dot", y)
@@ -42,7 +42,7 @@ def _stacked(x: OnnxValue, y: OnnxValue) -> OnnxValue:
         if any(m != n and 1 not in (m, n) for m, n in zip(s[:rank], t[:rank])):
             raise Refused(f"a product of {x.dims[0]} and {y.dims[0]}")
         shapes.append(tuple(max(m, n) for m, n in zip(s[:rank], t[:rank])))
-    turned = y.turned
+    turned = y.transposed_from
     right = turned if turned is not None else y
     x = expand(x, tuple((*stack, *s[-2:]) for stack, s in zip(shapes, x.shapes)))
     right = expand(right, tuple((*stack, *s[-2:]) for stack, s in zip(shapes, right.shapes)))
@@ -67,12 +67,12 @@ def _gemm(c: NodeCall) -> OnnxValue:
             return b("FullyConnected", x, weight, num_hidden=hidden, no_bias=True)
         if bias.rank == 1 and bias.size(0) == hidden:
             return b("FullyConnected", x, weight, bias, num_hidden=hidden)
-    found = product(x, transpose(weight, (1, 0)) if a["transB"] else weight)
+    result = product(x, transpose(weight, (1, 0)) if a["transB"] else weight)
     if a["alpha"] != 1:
-        found = found * a["alpha"]
+        result = result * a["alpha"]
     if bias is not None:
-        found = found + (bias if a["beta"] == 1 else bias * a["beta"])
-    return found
+        result = result + (bias if a["beta"] == 1 else bias * a["beta"])
+    return result
 
 
 # Einsum
@@ -92,7 +92,7 @@ def _einsum(c: NodeCall) -> OnnxValue:
         raise Refused(f"equation {text!r} for {len(values)} inputs")
     terms, result = _spelled(terms, values, result)
     if any(len(set(t)) != len(t) or len(t) != v.rank for t, v in zip(terms, values)):
-        raise Refused(f"equation {text!r}, with a letter twice in one term or another number of axes")
+        raise Refused(f"equation {text!r}, with a repeated letter in one term, or a wrong number of axes")
     value, letters = values[0], terms[0]
     for i in range(1, len(values)):
         later = set("".join(terms[i + 1 :])) | set(result)
@@ -105,20 +105,20 @@ def _einsum(c: NodeCall) -> OnnxValue:
 
 
 def _spelled(terms: list[str], values: Sequence[OnnxValue], result: str) -> tuple[list[str], str]:
-    """Put letters in place of ellipses."""
+    """Replace ellipses by letters."""
     widest = max((v.rank - len(t.replace("...", "")) for t, v in zip(terms, values) if "..." in t), default=0)
     signs = "".join(chr(0x3B1 + i) for i in range(widest))
-    found = []
+    results = []
     for term, value in zip(terms, values):
         width = value.rank - len(term.replace("...", ""))
-        found.append(term.replace("...", signs[widest - width :] if width > 0 else ""))
-    return found, result.replace("...", signs)
+        results.append(term.replace("...", signs[widest - width :] if width > 0 else ""))
+    return results, result.replace("...", signs)
 
 
 def _joined(
     b: GraphBuilder, x: OnnxValue, first: str, y: OnnxValue, second: str, later: set[str]
 ) -> tuple[OnnxValue, str]:
-    """Multiply two terms, and add up along the letters that nothing reads later."""
+    """Multiply two terms, and sum over the letters that are not used later."""
     both = [n for n in first if n in second]
     batch, inner = [n for n in both if n in later], [n for n in both if n not in later]
     rows, columns = [n for n in first if n not in second], [n for n in second if n not in first]
@@ -129,17 +129,17 @@ def _joined(
     def flat(v: OnnxValue, cut: int) -> OnnxValue:
         return reshape(v, tuple((math.prod(s[:k]), math.prod(s[k:cut]), math.prod(s[cut:])) for s in v.dims))
 
-    made = b("batch_dot", flat(left, k + len(rows)), flat(right, k + m))
+    result = b("batch_dot", flat(left, k + len(rows)), flat(right, k + m))
     sizes = {n: v.axis(t.index(n)) for v, t in ((x, first), (y, second)) for n in t}
     letters = "".join((*batch, *rows, *columns))
-    shape: tuple[Dims, ...] = tuple(tuple(sizes[n][w] for n in letters) for w in range(b.worlds))
-    return reshape(made, shape), letters
+    shape: tuple[Dims, ...] = tuple(tuple(sizes[n][w] for n in letters) for w in range(b.trials))
+    return reshape(result, shape), letters
 
 
 TABLE: dict[str, Translator] = {"Einsum": _einsum, "Gemm": _gemm, "MatMul": _matmul}
 
 
-# the domain ai.onnx.ml: what skl2onnx writes for linear models, perceptrons and scaling
+# the domain ai.onnx.ml: operators that skl2onnx writes for linear models, perceptrons and scaling
 
 
 def _rows(c: NodeCall) -> OnnxValue:
@@ -164,7 +164,7 @@ def _scaler(c: NodeCall) -> OnnxValue:
 
 
 def _scores(c: NodeCall, rows: int) -> OnnxValue:
-    """Return what a linear model makes of the data, before anything is done to it."""
+    """Return the raw scores of a linear model."""
     b, x = c.b, _rows(c)
     weights = torch.tensor(c.attrs["coefficients"], dtype=torch.float32)
     if not rows or weights.numel() % rows or x.size(1) != weights.numel() // rows:
@@ -203,15 +203,15 @@ def _classifier(c: NodeCall) -> list[OnnxValue]:
         both = b("Concat", other, positive, dim=1)
         chosen = scores > 0.0
         index = b("Reshape", chosen, shape=(-1,)).cast("int64")
-        found = both if kind != "SOFTMAX" else _after(c, both)
+        result = both if kind != "SOFTMAX" else _after(c, both)
     else:
         index = b("argmax", scores, axis=1).cast("int64")
-        found = _after(c, scores)
-    return [_named(b, index, names), found]
+        result = _after(c, scores)
+    return [_named(b, index, names), result]
 
 
 def _named(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
-    """Return the number of a class in place of its position."""
+    """Replace positions of classes by class numbers."""
     if names == list(range(len(names))):
         return index
     return b("take", b.constant(torch.tensor(names, dtype=torch.int64)), index)
@@ -220,9 +220,9 @@ def _named(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
 def _extractor(c: NodeCall) -> OnnxValue:
     b, x, index = c.b, c.x, c.value(1)
     flat = reshape(index, tuple((math.prod(s),) for s in index.shapes))
-    found: OnnxValue = b("take", x, flat, axis=x.rank - 1, mode="wrap")
-    # a single row of data comes back as one row of a matrix
-    return reshape(found, tuple((1, *s) for s in found.shapes)) if x.rank == 1 else found
+    result: OnnxValue = b("take", x, flat, axis=x.rank - 1, mode="wrap")
+    # a single row of data is returned as a matrix of one row
+    return reshape(result, tuple((1, *s) for s in result.shapes)) if x.rank == 1 else result
 
 
 def _normalizer(c: NodeCall) -> OnnxValue:
@@ -259,15 +259,15 @@ def _encoder(c: NodeCall) -> OnnxValue:
     keys = c.attrs.get("keys_int64s") or c.attrs.get("keys_floats")
     values = c.attrs.get("values_int64s") or c.attrs.get("values_floats")
     if not keys or not values or len(keys) != len(values) or len(keys) > 1024:
-        raise Refused("keys or values that are texts")
+        raise Refused("text keys or values are not supported")
     x = c.x
     dtype = "int64" if c.attrs.get("values_int64s") else "float32"
     default = c.attrs.get("default_int64" if dtype == "int64" else "default_float", -1)
-    found = x.cast(dtype) * 0.0 + float(default)
+    result = x.cast(dtype) * 0.0 + float(default)
     for key, value in zip(keys, values):
         hit = x.arith("equal", float(key)).cast(dtype)
-        found = found + hit * float(value - default)
-    return found
+        result = result + hit * float(value - default)
+    return result
 
 
 ML_TABLE: dict[str, Translator] = {

@@ -101,7 +101,7 @@ def check_act(layer: str, act: Any) -> None:
         )
 
 
-def enter(
+def add_layer(
     layer: str,
     variables: Sequence[Variable],
     make: Callable[[str], Any],
@@ -137,7 +137,7 @@ def apply(
 ) -> Variable:
     """Enter an operator that works element by element."""
     symbols = [each.symbol for each in variables]
-    return enter(layer, variables, lambda name: operator(*symbols, name=name, **attributes), name)
+    return add_layer(layer, variables, lambda name: operator(*symbols, name=name, **attributes), name)
 
 
 def main_program() -> Program:

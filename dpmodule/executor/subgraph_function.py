@@ -1,4 +1,4 @@
-"""Subgraphs of operators such as loops, as functions that run them."""
+"""Functions that run the subgraphs of operators such as loops."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 import torch
 
 from ..base import Shape
-from ..graph import Graph, InferredBody, Node, infer_shapes
+from ..graph import Graph, InferredSubgraph, Node, infer_shapes
 from ..ops.spec import Env
 from ..ops.user_code import is_user_error
 from .error_location import forward_error
 from .program import Program, program_of
-from .storage import Storage
+from .storage_types import StorageTypes
 
-_MOST_SHAPES = 256
+_MAX_SHAPES = 256
 
 
-class CompiledBody(InferredBody):
-    """A subgraph as the operator that carries it runs it: a function of tensors.
+class SubgraphFunction(InferredSubgraph):
+    """A subgraph as a function of tensors, which its operator calls.
 
     Shape:
         tensors, returns: as the subgraph's inputs and outputs; they may differ from call to call.
 
     Args:
-        storage: storage types, if some values are sparse or ragged; their records are then among the tensors.
+        storage: storage types, if some values are sparse or ragged; the tensors then include their records.
     """
 
-    def __init__(self, graph: Graph, storage: Storage | None = None) -> None:
+    def __init__(self, graph: Graph, storage: StorageTypes | None = None) -> None:
         super().__init__(graph)
         self._storage = storage
         order = {node: i for i, node in enumerate(graph.inputs)}
@@ -40,10 +40,10 @@ class CompiledBody(InferredBody):
     def __call__(self, env: Env, tensors: Sequence[torch.Tensor], step: int = 0) -> list[torch.Tensor]:
         """Run the subgraph once.
 
-        New values of auxiliary states, such as moving averages, go into the tensors that hold them.
+        New values of auxiliary states, such as moving averages, are written into the state tensors.
 
         Args:
-            step: which run of a loop it is; operators that keep something keep it for each of them.
+            step: index of the iteration of a loop; stateful operators keep a separate memo for each.
 
         Returns:
             The outputs.
@@ -52,11 +52,11 @@ class CompiledBody(InferredBody):
         program = self._programs.get(recorded)
         if program is None:
             program = self._programs[recorded] = program_of(
-                self.graph, recorded, storage=self._storage, body=CompiledBody, is_body=True
+                self.graph, recorded, storage=self._storage, body=SubgraphFunction, is_subgraph=True
             )
         values = [tensors[i] for i in self._order]
         first = len(self.graph.arguments)
-        # outside, states are arguments like others, of which gradients may be asked for
+        # the outer graph treats states as ordinary arguments, which may need gradients
         values[first:] = [state.detach() for state in values[first:]]
         try:
             outputs, _, _, mutated = program.forward(
@@ -74,18 +74,18 @@ class CompiledBody(InferredBody):
     def _shapes_of(self, tensors: Sequence[torch.Tensor]) -> dict[Node, list[Shape]]:
         """Return the shapes of every node's outputs."""
         key = tuple(tuple(t.shape) for t in tensors)
-        found: dict[Node, list[Shape]] | None = self._shapes.get(key)
-        if found is None:
-            if len(self._shapes) >= _MOST_SHAPES:  # batches of ever new lengths must not fill the memory
+        shapes: dict[Node, list[Shape]] | None = self._shapes.get(key)
+        if shapes is None:
+            if len(self._shapes) >= _MAX_SHAPES:  # bounds the memory when every batch has a new length
                 self._shapes.clear()
             given = {node.name: shape for node, shape in zip(self.graph.inputs, key)}
-            found = self._shapes[key] = infer_shapes(self.graph, given)
-        return found
+            shapes = self._shapes[key] = infer_shapes(self.graph, given)
+        return shapes
 
     def _environments(
         self, program: Program, env: Env, tensors: Sequence[torch.Tensor], step: int
     ) -> list[Env]:
-        """Return what the operators get that want their output shapes, or keep things."""
+        """Return the environments of the operators that need their output shapes or keep state."""
         if not program.shaped:
             return []
         shapes = self._shapes_of(tensors)

@@ -119,9 +119,9 @@ ONE = {"op": "null", "name": "x", "inputs": []}
     [
         ("", "not a symbol file"),
         ("<html><body>404</body></html>", "HTML page"),
-        ("[]", "no JSON object"),
+        ("[]", "JSON object"),
         ("{}", "no 'nodes'"),
-        ("3", "no JSON object"),
+        ("3", "JSON object"),
         ('{"nodes": {}}', "no 'nodes' of type list"),
         ('{"nodes": [3]}', "node 0 has no 'op'"),
         ('{"nodes": [{"op": "null"}]}', "node 0 has no 'name'"),

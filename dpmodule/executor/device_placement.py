@@ -1,10 +1,10 @@
-"""Model parallelism: which context every node of a graph runs on.
+"""Model parallelism: placing the nodes of a graph on contexts.
 
-Variables and operators made in an ``AttrScope(ctx_group="...")`` belong to that group, and `group2ctx` tells where a
-group lives. Everything else lives on the executor's own context. Values move where a node reads one that another
-device made; gradients move back the same way.
+Variables and operators made in an ``AttrScope(ctx_group="...")`` belong to that group, and `group2ctx` maps a group to
+its context. All others use the executor's own context. A value is copied when a node on another device reads it;
+gradients are copied back the same way.
 
-Source: MXNet 1.9.1's group2ctx; a group that `group2ctx` leaves out is an error here, where MXNet quietly takes the
+Source: MXNet 1.9.1's group2ctx; a group that `group2ctx` omits is an error here, while MXNet silently uses the
 executor's context.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Placement = Mapping[Node, Context]
 
 
-def placement(graph: Graph, ctx: Context, group2ctx: Mapping[str, ContextLike] | None) -> Placement:
+def place_nodes(graph: Graph, ctx: Context, group2ctx: Mapping[str, ContextLike] | None) -> Placement:
     """Return the context of every node; empty if all of them run on `ctx`.
 
     Args:
@@ -38,7 +38,7 @@ def placement(graph: Graph, ctx: Context, group2ctx: Mapping[str, ContextLike] |
     kinds = (Context, torch.device)
     if not isinstance(group2ctx, Mapping) or not all(isinstance(c, kinds) for c in group2ctx.values()):
         raise ArgumentError(f"group2ctx is {group2ctx!r}, expected a dict of Contexts by group name")
-    found = {}
+    contexts = {}
     for node in graph.nodes:
         group = node.attrs.get("__ctx_group__")
         if group is not None and group not in group2ctx:
@@ -46,8 +46,8 @@ def placement(graph: Graph, ctx: Context, group2ctx: Mapping[str, ContextLike] |
                 f"{node.describe()} belongs to the context group {group!r}, but group2ctx names only "
                 f"{', '.join(map(repr, group2ctx))}; add {group!r} to it"
             )
-        found[node] = ctx if group is None else context_of(group2ctx[group]).check()
-    return found if any(c != ctx for c in found.values()) else {}
+        contexts[node] = ctx if group is None else context_of(group2ctx[group]).check()
+    return contexts if any(c != ctx for c in contexts.values()) else {}
 
 
 @cache
@@ -59,7 +59,7 @@ def _mover(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def move_between(low: Lowered, places: tuple[Context, ...]) -> None:
-    """Insert moves of values that a step reads from another device.
+    """Insert copies of values that a step reads from another device.
 
     Args:
         places: context of each node of the graph, in its order.
@@ -89,7 +89,7 @@ def move_between(low: Lowered, places: tuple[Context, ...]) -> None:
 
 
 def own_environments(low: Lowered, places: tuple[Context, ...], ctx: Context) -> None:
-    """Mark the steps that run on another context than the executor's, so that they get its generator and device.
+    """Mark the steps that run on a context other than the executor's, which need that context's generator.
 
     Args:
         places: context of each node of the graph, in its order.

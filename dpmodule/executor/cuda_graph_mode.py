@@ -1,4 +1,4 @@
-"""`Recorded`: runs on a GPU are recorded in CUDA graphs and replayed."""
+"""`CudaGraphMode`: records runs on a GPU in CUDA graphs and replays them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from .._devices.generators import generator
 from .arrays import BoundArrays
 from .backward import Backward
-from .cuda_graphs import RecordedOutputs, Recorder, driver_of, reason_against
+from .cuda_graphs import RecordedOutputs, Recorder, driver_of, unsupported_reason
+from .execution_mode import ExecutionMode
 from .program import Program
-from .run_strategies import Way
 
 _logger = logging.getLogger(__name__)
 
 
-class Recorded(Way):
-    """Forward for prediction, and forward with backward in one, are recorded once they repeat, and then replayed.
+class CudaGraphMode(ExecutionMode):
+    """Records a repeated prediction, or a repeated forward with backward, and then replays it.
 
-    Separate calls of `forward` in training mode and `backward` run as always, and so does everything on other devices
-    than GPUs. Results are the same either way. See `cuda_graphs` for what is never recorded.
+    Separate calls of `forward` in training mode and of `backward` run normally, and so does everything on devices other
+    than GPUs. Results are the same in both cases. `cuda_graphs` lists the graphs that are never recorded.
 
     Args:
         program: returns the program that runs in training mode, or for prediction.
-        work: does everything in one of these modes, on memory that stays. Neither may keep the executor alive, which
-            keeps this: that circle would keep memory after its last user.
+        work: runs a whole step in training mode, or a prediction, on memory that stays. Neither function may hold a
+            reference to the executor, which owns this object: the cycle would keep memory after its last user.
     """
 
     replays = True
@@ -57,29 +57,33 @@ class Recorded(Way):
             if recorder is not None:
                 recorder.forget()
 
-    def state(self, program: Program, is_train: bool) -> str:
+    def describe(self, program: Program, is_train: bool) -> str:
         recorder = self._recorder(is_train)
-        return f"not in CUDA graphs: {self._reason_against(is_train)}" if recorder is None else recorder.state
+        return (
+            f"not in CUDA graphs: {self._unsupported_reason(is_train)}"
+            if recorder is None
+            else recorder.state
+        )
 
     def _recorder(self, is_train: bool) -> Recorder | None:
-        """Return what records runs in training mode, or for prediction; None if they cannot be recorded."""
+        """Return the recorder for training mode or for prediction; None if its runs cannot be recorded."""
         if is_train not in self._recorders:
             self._recorders[is_train] = self._new_recorder(is_train)
         return self._recorders[is_train]
 
-    def _reason_against(self, is_train: bool) -> str:
-        """Return why runs are not recorded, "" if nothing speaks against it so far."""
+    def _unsupported_reason(self, is_train: bool) -> str:
+        """Return the reason why runs are not recorded; "" if there is none so far."""
         arrays, wanted = self._arrays, self._backward
         if driver_of(arrays.context.torch_device) is None:
-            return f"{arrays.context} is no GPU"
+            return f"{arrays.context} is not a GPU"
         if arrays.places:
             return "it runs on several devices"
         if not wanted.dense_only or wanted.integers or (is_train and not wanted.slots):
-            return "it has sparse gradients, gradients of integers, or none"
-        return reason_against(self._program(is_train))
+            return "it has sparse gradients, gradients of integers, or no gradients"
+        return unsupported_reason(self._program(is_train))
 
     def _new_recorder(self, is_train: bool) -> Recorder | None:
-        driver, reason = driver_of(self._arrays.context.torch_device), self._reason_against(is_train)
+        driver, reason = driver_of(self._arrays.context.torch_device), self._unsupported_reason(is_train)
         if driver is None or reason:
             return None
         work, arrays = self._work, self._arrays

@@ -1,4 +1,4 @@
-"""How programs are run: what an executor chooses from when it is bound, and when a monitor comes or goes."""
+"""Execution modes: the base class, which calls the generated function, and the interpreter for monitors."""
 
 from __future__ import annotations
 
@@ -19,38 +19,39 @@ if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
 
 
-class Way:
-    """How an executor's programs are run: as the functions that are generated, where no other way is asked for.
+class ExecutionMode:
+    """The way an executor runs its programs; this base class calls the generated functions.
 
     Attributes:
-        watched: every operator's output must be computed as it is, since somebody looks at it.
+        watched: True if a monitor reads every operator's output, so that each must be computed unfused.
+        replays: True if `replay` may run a whole step.
     """
 
     watched = False
     replays = False
 
     def forward(self, program: Program) -> Forward:
-        """Return what runs a program."""
+        """Return the function that runs a program."""
         return program.forward
 
     def replay(self, is_train: bool, inputs: Mapping[str, Any] | None) -> RecordedOutputs | None:
-        """Do a whole run at once: forward for prediction, or forward and backward.
+        """Replay a whole run: forward for prediction, or forward and backward.
 
         Returns:
-            What the run makes; None where it has not been done, and `forward` is to do it.
+            The results of the run; None if nothing was run, so that the caller uses `forward`.
         """
         return None
 
     def forget(self) -> None:
-        """Drop what is kept for further runs of these shapes."""
+        """Drop everything cached for further runs of these shapes."""
 
-    def state(self, program: Program, is_train: bool) -> str:
-        """Return how a program is run, in words; "" where users have asked for nothing else than calling it."""
+    def describe(self, program: Program, is_train: bool) -> str:
+        """Describe how a program runs; "" if it is simply called."""
         return ""
 
 
-class Interpreted(Way):
-    """Programs run step by step, and a monitor is shown what steps make.
+class InterpretedMode(ExecutionMode):
+    """Runs programs step by step and shows a monitor every result.
 
     Args:
         callback: called with the name and value of every operator's output.
@@ -73,7 +74,7 @@ class Interpreted(Way):
         return program.mirrored(run)
 
     def show(self, name: str, value: torch.Tensor) -> None:
-        """Show the monitor a value.
+        """Call the monitor with a value.
 
         Shape:
             value: as the operator's output or input.

@@ -1,4 +1,4 @@
-"""Where boxes stand in a layered drawing: each below what it reads, none over another, lines around boxes."""
+"""Layered layout of boxes: each below its inputs, without overlap, with lines routed around boxes."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 _ACROSS, _DOWN = 18.0, 26.0
-"""Least distance between boxes of a layer, and between layers, in pixels."""
+"""Minimal distance between boxes of a layer, and between layers, in pixels."""
 _WIRE = 4.0
-"""Room that a line takes where it passes a layer."""
+"""Width of a line that passes through a layer."""
 _SWEEPS = 8
-_MOST_STEPS = 60_000
-"""Cells times sweeps, so that very tangled graphs are drawn in about a second, too."""
+_MAX_UPDATES = 60_000
+"""Limit of cells times sweeps, so that very large graphs are drawn in about a second."""
 
-Line = tuple[float, float, float, float, float, float]
-"""A line from a box or a passing point to one a layer below: x, bottom of the box, bottom of its layer, x there, top of
-the next layer, bottom of the passing point (of a box: its top)."""
+Curve = tuple[float, float, float, float, float, float]
+"""A line from a box or waypoint to one in the next layer: x, bottom of the box, bottom of its layer, x of the end, top
+of the next layer, bottom of the waypoint (for a box: its top)."""
 
 
-class Layers:
-    """A drawing of boxes in layers.
+class LayeredLayout:
+    """A layered drawing of boxes (Sugiyama's method).
 
-    Layers are as few as the edges allow. An edge over several layers passes those between at points that have room of
-    their own. Edges from one box share such points, or edges to one, where more come to it than leave each of the
-    others. Within layers order follows the mean place of neighbours, a few times down and up, and places come as close
-    to the mean of the neighbours' as boxes allow.
+    The number of layers is minimal. An edge over several layers passes the layers between at waypoints. Edges from one
+    box share waypoints, as do edges to one box with more long edges than their starts. The order within a layer follows
+    the mean position of neighbours in several sweeps, and positions are as close to the mean of the neighbours as the
+    boxes allow.
 
     Args:
-        edges: pairs of boxes, the first one's number below the second's.
+        edges: pairs of box numbers, the smaller first.
 
     Attributes:
         height: of the drawing.
@@ -47,10 +47,10 @@ class Layers:
         self._rows: list[list[int]] = [[] for _ in range(max(self._layer, default=-1) + 1)]
         for cell, layer in enumerate(self._layer):
             self._rows[layer].append(cell)
-        self._sweeps = max(2, min(_SWEEPS, _MOST_STEPS // max(len(self._layer), 1)))
+        self._sweeps = max(2, min(_SWEEPS, _MAX_UPDATES // max(len(self._layer), 1)))
         self._order()
-        self._x = self._across()
-        self._tops, self._ends = self._down()
+        self._x = self._x_positions()
+        self._tops, self._ends = self._y_positions()
         self.places = [
             (self._x[i] - self._widths[i] / 2, self._tops[self._layer[i]]) for i in range(self._boxes)
         ]
@@ -59,7 +59,7 @@ class Layers:
         self.height = self._ends[-1] if self._ends else 0.0
 
     def _connect(self, edges: Sequence[tuple[int, int]]) -> None:
-        """Put passing points into the layers that edges skip: one chain for all edges from a box, or all to one."""
+        """Insert waypoints into the layers that edges skip: one chain for all edges from a box, or to a box."""
         layer = self._layer
         edges = list(dict.fromkeys(edges))
         skipping = [(start, end) for start, end in edges if layer[end] - layer[start] > 1]
@@ -85,7 +85,7 @@ class Layers:
                 self._join(start, chain[layer[start] + 1 - layer[end]])
 
     def _chain(self, first: int, last: int) -> list[int]:
-        """Return new passing points, one below the other, in a layer and all others before another one."""
+        """Return a chain of new waypoints in the layers from `first` to before `last`."""
         chain = list(range(len(self._layer), len(self._layer) + last - first))
         self._layer += range(first, last)
         self._widths += [_WIRE] * len(chain)
@@ -101,7 +101,7 @@ class Layers:
         self._above[below].append(above)
 
     def _order(self) -> None:
-        """Sort each layer by the mean place of neighbours, down and up in turn."""
+        """Sort each layer by the mean position of neighbours, down and up in turn."""
         at = [0.0] * len(self._layer)
         for row in self._rows:
             self._number(row, at)
@@ -118,38 +118,38 @@ class Layers:
                 self._number(row, at)
 
     def _number(self, row: Sequence[int], at: list[float]) -> None:
-        """Write down where the cells of a layer stand when they are packed around 0."""
-        place = -sum(self._widths[cell] + _ACROSS for cell in row) / 2
+        """Store the positions of a layer's cells when packed around 0."""
+        left_edge = -sum(self._widths[cell] + _ACROSS for cell in row) / 2
         for cell in row:
             half = (self._widths[cell] + _ACROSS) / 2
-            at[cell] = place + half
-            place += 2 * half
+            at[cell] = left_edge + half
+            left_edge += 2 * half
 
-    def _across(self) -> list[float]:
-        """Return the middle of each cell, the leftmost cell's left edge at 0."""
+    def _x_positions(self) -> list[float]:
+        """Return the centre of each cell, with the left edge of the leftmost cell at 0."""
         x = [0.0] * len(self._layer)
         for row in self._rows:
             self._number(row, x)
         for sweep in range(self._sweeps):
             rows, near = (self._rows[::-1], self._below) if sweep % 2 else (self._rows, self._above)
             for row in rows:
-                self._settle(row, x, near)
+                self._align_to_neighbours(row, x, near)
         near = [self._straight(cell) for cell in range(len(x))]
         for _ in range(self._sweeps):
             for row in self._rows:
-                self._settle(row, x, near)
+                self._align_to_neighbours(row, x, near)
         left = min((x[i] - self._widths[i] / 2 for i in range(len(x))), default=0.0)
-        return [each - left for each in x]
+        return [value - left for value in x]
 
     def _straight(self, cell: int) -> list[int]:
-        """Return the cell above another if they have only each other there, else all neighbours."""
+        """Return the cell above another if each is the other's only neighbour there, else all neighbours."""
         above = self._above[cell]
         if len(above) == 1 and len(self._below[above[0]]) == 1:
             return above
         return [*above, *self._below[cell]]
 
-    def _settle(self, row: Sequence[int], x: list[float], near: Sequence[Sequence[int]]) -> None:
-        """Move the cells of a layer to the mean of their neighbours, as far as each other's room allows."""
+    def _align_to_neighbours(self, row: Sequence[int], x: list[float], near: Sequence[Sequence[int]]) -> None:
+        """Move the cells of a layer towards the mean of their neighbours, without overlapping."""
         offsets, wanted, weights = [], [], []
         offset = 0.0
         for number, cell in enumerate(row):
@@ -159,13 +159,13 @@ class Layers:
             mean = sum(x[n] for n in others) / len(others) if others else x[cell]
             offsets.append(offset)
             wanted.append(mean - offset)
-            # a line that bends looks worse than a box beside the middle of its neighbours
+            # a bent line looks worse than a box off the centre of its neighbours
             weights.append(0.1 if not others else 4.0 if cell >= self._boxes else 1.0)
-        for cell, offset, place in zip(row, offsets, _rising(wanted, weights)):
-            x[cell] = place + offset
+        for cell, offset, position in zip(row, offsets, _isotonic(wanted, weights)):
+            x[cell] = position + offset
 
-    def _down(self) -> tuple[list[float], list[float]]:
-        """Return where each layer begins and ends."""
+    def _y_positions(self) -> tuple[list[float], list[float]]:
+        """Return the top and bottom of each layer."""
         tops, ends = [], []
         y = 0.0
         for row in self._rows:
@@ -174,9 +174,9 @@ class Layers:
             y = ends[-1] + _DOWN
         return tops, ends
 
-    def lines(self) -> list[tuple[Line, int]]:
-        """Return the lines between neighbouring layers, and where each ends: a box's number, or a higher one."""
-        found = []
+    def lines(self) -> list[tuple[Curve, int]]:
+        """Return the lines between neighbouring layers, with the number of the cell where each ends."""
+        lines = []
         for cell, ends in enumerate(self._below):
             layer = self._layer[cell]
             top, border = self._tops[layer], self._ends[layer]
@@ -184,12 +184,12 @@ class Layers:
             for end in ends:
                 below = self._tops[layer + 1]
                 stop = below if end < self._boxes else self._ends[layer + 1]
-                found.append(((self._x[cell], bottom, border, self._x[end], below, stop), end))
-        return found
+                lines.append(((self._x[cell], bottom, border, self._x[end], below, stop), end))
+        return lines
 
 
-def way(line: Line, x: float = 0.0, y: float = 0.0) -> str:
-    """Return a line between two layers as commands of a path."""
+def svg_path(line: Curve, x: float = 0.0, y: float = 0.0) -> str:
+    """Return a line between two layers as commands of an SVG path."""
     start, bottom, border, end, below, stop = line
     start, end = start + x, end + x
     half = y + (border + below) / 2
@@ -199,7 +199,7 @@ def way(line: Line, x: float = 0.0, y: float = 0.0) -> str:
 
 
 def _layer_numbers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the layer of each box: below all it reads; what reads nothing stands just above its first reader."""
+    """Return the layer of each box: below all its inputs; a box without inputs is directly above its first reader."""
     layer = [0] * count
     readers: list[list[int]] = [[] for _ in range(count)]
     reads = [False] * count
@@ -215,12 +215,12 @@ def _layer_numbers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     return layer
 
 
-def _rising(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Return the rising numbers that are closest to those wanted, by weighted squares.
+def _isotonic(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Return the non-decreasing numbers closest to `wanted` in weighted least squares (isotonic regression).
 
     Source: M. Ayer et al., "An empirical distribution function for sampling with incomplete information" (1955).
     """
-    pools: list[tuple[float, float, int]] = []  # mean, weight, how many
+    pools: list[tuple[float, float, int]] = []  # mean, weight, count
     for value, weight in zip(wanted, weights):
         mean, total, count = value, weight, 1
         while pools and pools[-1][0] > mean:

@@ -1,4 +1,4 @@
-"""Measuring how long a program's steps take, and how much memory a run takes."""
+"""Measuring the time of a program's steps and the memory of a run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ..ops.spec import Env
 from .dense_chain import run_backward
 from .interpreter import call_step, record_by_step, step_gradients
 from .program import Forward, Program
-from .runs import Starts, heads_of
+from .recorded_run import HeadGradients, value_gradients
 
 _BACKWARD = "dpmodule backward"
-"""Name under which the beginning of backward is found in a recording."""
+"""Name that marks the beginning of backward in a profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class StepTimes:
     """Medians of wall time in seconds.
 
     Attributes:
-        whole_backward: of its backward; 0 where none follows.
+        whole_backward: time of the whole backward; 0 if there is none.
     """
 
     forward: tuple[float, ...]
@@ -48,8 +48,8 @@ def _medians(rounds: Sequence[Sequence[float]]) -> tuple[float, ...]:
     return tuple(map(_median, zip(*rounds)))
 
 
-def measure_times(run: Rehearsal, repeats: int) -> StepTimes:
-    """Run forward, and backward where it may follow, as a whole and step by step, and return how long it takes."""
+def measure_times(run: TrialRun, repeats: int) -> StepTimes:
+    """Return the times of forward and backward, measured as a whole and step by step."""
     wholes: list[tuple[float, float]] = []
     forwards: list[list[float]] = []
     backwards: list[list[float]] = []
@@ -57,20 +57,20 @@ def measure_times(run: Rehearsal, repeats: int) -> StepTimes:
         start = run.clock()
         result = run.forward()
         middle = run.clock()
-        starts = run.starts(result) if run.targets else []
+        head_grads = run.head_gradients(result) if run.targets else []
         loss = run.clock() - middle
-        run.backward(starts)
+        run.backward(head_grads)
         wholes.append((middle - start, run.clock() - middle))
         del result
         forwards.append(_time_forward(run))
         if run.targets:
-            backwards.append(_time_backward(run, heads_of(run.program, starts), loss))
+            backwards.append(_time_backward(run, value_gradients(run.program, head_grads), loss))
     whole_forward, whole_backward = _medians(wholes[1:])
     return StepTimes(_medians(forwards[1:]), _medians(backwards[1:]), whole_forward, whole_backward)
 
 
-def _time_forward(run: Rehearsal) -> list[float]:
-    """Run the steps one by one, freeing values where the program does, and return the time of each."""
+def _time_forward(run: TrialRun) -> list[float]:
+    """Run the steps one by one, freeing values as the program does, and return the time of each."""
     low = run.program.low
     known: dict[int, Any] = dict(enumerate(run.values))
     last = {number: at for at, step in enumerate(low.steps) for number in (*step.inputs, *step.outputs)}
@@ -88,8 +88,8 @@ def _time_forward(run: Rehearsal) -> list[float]:
     return times
 
 
-def _time_backward(run: Rehearsal, heads: dict[int, torch.Tensor], loss: float) -> list[float]:
-    """Run forward, each step with a recording of its own, then backward step by step; return the time of each."""
+def _time_backward(run: TrialRun, heads: dict[int, torch.Tensor], loss: float) -> list[float]:
+    """Record each step of forward separately, run backward step by step, and return the time of each."""
     tape = record_by_step(run.program, run.values, run.env, run.shaped)[0]
     grads = dict(heads)
     times = [0.0] * len(tape)
@@ -108,16 +108,16 @@ def _time_backward(run: Rehearsal, heads: dict[int, torch.Tensor], loss: float) 
     return times
 
 
-def measure_memory(run: Rehearsal) -> tuple[int, int]:
-    """Return the most memory in bytes that tensors made in forward, and up to the end of backward, take at a time.
+def measure_memory(run: TrialRun) -> tuple[int, int]:
+    """Return the peak memory, in bytes, of the tensors that forward makes, and of those up to the end of backward.
 
-    It is counted where torch's allocators hand out memory, so that what kernels take for themselves on the way is in
-    it, and what their libraries allocate by other ways is not. On GPUs, where only their own memory counts, this sets
-    back `torch.cuda.max_memory_allocated`.
+    The measurement counts torch's allocations. It therefore includes the temporary memory of kernels, and excludes
+    memory that libraries allocate elsewhere. On GPUs it counts GPU memory only and resets
+    `torch.cuda.max_memory_allocated`.
     """
     if profiler_is_on() and not run.gpus:
         raise StateError("memory can be measured only while no profiler runs; stop it first")
-    for _ in range(2):  # what steps make in their first two runs, and keep, belongs to no run
+    for _ in range(2):  # what steps allocate in their first two runs and keep does not count
         _run_once(run)
     if run.gpus:
         return _measure_gpus(run)
@@ -138,47 +138,47 @@ def measure_memory(run: Rehearsal) -> tuple[int, int]:
     return peaks[0], peaks[1] if run.targets else 0
 
 
-def _measure_gpus(run: Rehearsal) -> tuple[int, int]:
-    """Return what `measure_memory` does, by the numbers that the allocator of GPUs keeps."""
+def _measure_gpus(run: TrialRun) -> tuple[int, int]:
+    """Return the result of `measure_memory` from the statistics of the GPU allocator."""
     run.wait()
     before = sum(map(torch.cuda.memory_allocated, run.gpus))
 
-    def most() -> int:
+    def take_peak() -> int:
         run.wait()
-        found = sum(map(torch.cuda.max_memory_allocated, run.gpus)) - before
+        peak = sum(map(torch.cuda.max_memory_allocated, run.gpus)) - before
         for gpu in run.gpus:
             torch.cuda.reset_peak_memory_stats(gpu)
-        return found
+        return peak
 
-    most()
+    take_peak()
     result = run.forward()
-    forward = most()
+    forward = take_peak()
     if not run.targets:
         return forward, 0
-    run.backward(run.starts(result))
-    return forward, most()
+    run.backward(run.head_gradients(result))
+    return forward, take_peak()
 
 
-def _run_once(run: Rehearsal) -> None:
+def _run_once(run: TrialRun) -> None:
     result = run.forward()
     with torch.profiler.record_function(_BACKWARD):
         if run.targets:
-            run.backward(run.starts(result))
+            run.backward(run.head_gradients(result))
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """A program with all it needs to run; made by `Executor.rehearsal`, inside of which it may run.
+class TrialRun:
+    """A program with everything it needs to run, for use inside `Executor.trial_run`.
 
     Shape:
         values: each as its variable.
 
     Attributes:
-        values: tensors of the variables; those that record gradients get one.
-        targets: the variables whose gradients are wanted; none where no backward follows.
-        call: what runs forward: the program's function, or a compiled one.
-        starts: where backward starts, of a result of `forward`: number of the head, tensor, gradient. May be asked
-            once for each result, of which it may use up the memory.
+        values: tensors of the variables; those with requires_grad get a gradient.
+        targets: the variables whose gradients are wanted; empty if no backward follows.
+        call: the function that runs forward: the program's own, or a compiled one.
+        head_gradients: returns the roots of backward for a result of `forward`. Call it once per result, since it may
+            free the result's memory.
     """
 
     program: Program
@@ -187,32 +187,32 @@ class Rehearsal:
     values: list[torch.Tensor]
     targets: list[torch.Tensor]
     call: Forward
-    starts: Callable[[tuple[Any, ...]], Starts]
+    head_gradients: Callable[[tuple[Any, ...]], HeadGradients]
     gpus: tuple[torch.device, ...] = ()
 
     def forward(self) -> tuple[Any, ...]:
-        """Run forward once; returns what `Program.forward` does."""
+        """Run forward once and return the result of `Program.forward`."""
         with torch.set_grad_enabled(self.program.low.recorded):
             return self.call(self.values, self.env, self.shaped)
 
-    def backward(self, starts: Starts) -> Sequence[torch.Tensor | None]:
-        """Return the gradients of `targets`, from what `starts` returned.
+    def backward(self, head_grads: HeadGradients) -> Sequence[torch.Tensor | None]:
+        """Return the gradients of `targets` for the result of `head_gradients`.
 
         Shape:
             returns: each as its target.
         """
         leaves = [leaf_of(t) for t in self.targets if t.requires_grad]
-        if not starts or not leaves:
+        if not head_grads or not leaves:
             return []
-        _, roots, seeds = zip(*starts)
+        _, roots, seeds = zip(*head_grads)
         return run_backward(roots, seeds, leaves)
 
     def wait(self) -> None:
-        """Wait until GPUs have done what they were told."""
+        """Wait until the GPUs have finished all submitted work."""
         for gpu in self.gpus:
             gpu_module().synchronize(gpu)
 
     def clock(self) -> float:
-        """Return the time in seconds at which everything told so far is done."""
+        """Return the time in seconds after all submitted work is done."""
         self.wait()
         return time.perf_counter()

@@ -1,7 +1,6 @@
-"""Which values of a graph are sparse, and which operators run by their sparse rules.
+"""Storage types of a graph's values, and the operators that run by their sparse rules.
 
-Most graphs know dense values only; for them `storage_of` says so after one look at each node, and nothing else here
-runs.
+Most graphs have dense values only; `infer_storage_types` detects them in one pass over the nodes and returns None.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ _BY_NUMBER = {"0": "default", "1": "row_sparse", "2": "csr", "101": "ragged"}
 
 
 @dataclass(frozen=True)
-class Storage:
+class StorageTypes:
     """Storage types of a graph's values.
 
     Attributes:
-        rules: the nodes that run by their rule, and the storage types of their outputs.
+        rules: the nodes that run by a sparse rule, with the rule and the storage types of their outputs.
     """
 
     key: tuple[str, ...]
@@ -34,26 +33,28 @@ class Storage:
         return self.values.get(entry, _DENSE)
 
 
-def declared_storage(graph: Graph) -> dict[str, str]:
-    """Return the storage types that variables declare, by name; dense ones are left out."""
-    found = {}
+def declared_storage_types(graph: Graph) -> dict[str, str]:
+    """Return the storage types that variables declare, by name, without dense ones."""
+    stypes = {}
     for node in graph.nodes:
         if node.op is None:
             stype = _BY_NUMBER.get(node.attrs.get("__storage_type__", "0"), _DENSE)
             if stype != _DENSE:
-                found[node.name] = stype
-    return found
+                stypes[node.name] = stype
+    return stypes
 
 
-def storage_of(graph: Graph, stypes: Mapping[str, str], free: Collection[str] = ()) -> Storage | None:
-    """Follow storage types through a graph.
+def infer_storage_types(
+    graph: Graph, stypes: Mapping[str, str], free: Collection[str] = ()
+) -> StorageTypes | None:
+    """Propagate storage types through a graph.
 
     Args:
-        stypes: storage types of variables by name; those left out are dense.
-        free: names of variables left out that are stored as their first reader wants.
+        stypes: storage types of variables by name; missing variables are dense.
+        free: names of missing variables that take the storage type their first reader prefers.
 
     Returns:
-        What is known, or None if no value and no operator has to do with sparse arrays.
+        The storage types, or None if no value and no operator involves sparse arrays.
     """
     given = {name: stype for name, stype in stypes.items() if stype != _DENSE}
     if not given and not any(_counts_alone(node) for node in graph.nodes):
@@ -66,21 +67,21 @@ def storage_of(graph: Graph, stypes: Mapping[str, str], free: Collection[str] = 
                 values[node, 0] = given[node.name]
             continue
         if free:
-            _settle(node, values, free)
+            _infer_free_variables(node, values, free)
         kinds = tuple(values.get(entry, _DENSE) for entry in node.inputs)
-        found = _rule_for(node, kinds)
-        if found is None:
+        rule = _rule_for(node, kinds)
+        if rule is None:
             continue
-        rules[node] = found
-        for i, stype in enumerate(found[1]):
+        rules[node] = rule
+        for i, stype in enumerate(rule[1]):
             if stype != _DENSE:
                 values[node, i] = stype
     variables = (*graph.arguments, *graph.auxiliary)
-    return Storage(tuple(given.get(node.name, _DENSE) for node in variables), values, rules)
+    return StorageTypes(tuple(given.get(node.name, _DENSE) for node in variables), values, rules)
 
 
-def _settle(node: Node, values: dict[Entry, str], free: Collection[str]) -> None:
-    """Enter the storage types that an operator wants of variables that declare none."""
+def _infer_free_variables(node: Node, values: dict[Entry, str], free: Collection[str]) -> None:
+    """Set the storage types that an operator prefers for variables that declare none."""
     kinds = tuple(values.get(entry, _DENSE) for entry in node.inputs)
     rule = rule_of(node.op) if node.op is not None and _counts_alone(node) else None
     if rule is None or rule.variable_storage is None:
@@ -91,27 +92,27 @@ def _settle(node: Node, values: dict[Entry, str], free: Collection[str]) -> None
 
 
 def _counts_alone(node: Node) -> bool:
-    """Say whether an operator has to do with sparse arrays even where its inputs are dense."""
+    """Return True if an operator uses sparse arrays even when its inputs are dense."""
     return node.op is not None and has_dense_rule(node.op, node.a)
 
 
 def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str, ...]] | None:
-    """Return the rule a node runs by, with its outputs' storage types; None if it reads dense values."""
+    """Return a node's sparse rule and its outputs' storage types; None if it reads dense values."""
     if node.op is None or (set(kinds) <= {_DENSE} and not _counts_alone(node)):
         return None
     try:
         rule = rule_of(node.op, kinds)
-        found = None if rule is None else rule.storage(node.a, kinds)
+        stypes = None if rule is None else rule.storage(node.a, kinds)
     except OpError as error:
         raise OpError(f"{node.describe()}: {error}") from None
-    if rule is None or found is None:
+    if rule is None or stypes is None:
         log_fallback(node.op.name, kinds)
         return None
-    return rule, found
+    return rule, stypes
 
 
-def check_axes(storage: Storage, shapes: Mapping[Node, Sequence[Shape]]) -> None:
-    """Refuse operators that take no inputs of these numbers of axes stored so."""
+def check_axes(storage: StorageTypes, shapes: Mapping[Node, Sequence[Shape]]) -> None:
+    """Reject operators whose sparse rule does not support the rank of their input."""
     for node, (rule, _) in storage.rules.items():
         shape = shapes[node.inputs[0][0]][node.inputs[0][1]] if rule.check is not None else None
         if rule.check is not None and shape is not None:
@@ -121,23 +122,23 @@ def check_axes(storage: Storage, shapes: Mapping[Node, Sequence[Shape]]) -> None
                 raise OpError(f"{node.describe()}: {error}") from None
 
 
-def gradient_storage(graph: Graph, storage: Storage) -> dict[str, str]:
+def gradient_storage_types(graph: Graph, storage: StorageTypes) -> dict[str, str]:
     """Return the storage type of the gradient of each argument that is not dense.
 
-    It is what all readers of the argument agree about; that of a ragged argument is ragged.
+    It is the type on which all readers of the argument agree; the gradient of a ragged argument is ragged.
     """
-    said: dict[Node, set[str]] = {}
+    reported: dict[Node, set[str]] = {}
     for node in graph.nodes:
         if node.op is None:
             continue
         kinds = tuple(storage.of(entry) for entry in node.inputs)
         rule = rule_of(node.op, kinds)
-        found: tuple[str, ...] = (_DENSE,) * len(kinds)
+        stypes: tuple[str, ...] = (_DENSE,) * len(kinds)
         if rule is not None and rule.grad_storage is not None:
-            found = rule.grad_storage(node.a, kinds)
-        for (child, _), stype in zip(node.inputs, found):
+            stypes = rule.grad_storage(node.a, kinds)
+        for (child, _), stype in zip(node.inputs, stypes):
             if child.op is None:
-                said.setdefault(child, set()).add(stype)
-    found_all = {node.name: next(iter(s)) for node, s in said.items() if len(s) == 1 and s != {_DENSE}}
+                reported.setdefault(child, set()).add(stype)
+    agreed = {node.name: next(iter(s)) for node, s in reported.items() if len(s) == 1 and s != {_DENSE}}
     ragged = (node for (node, _), stype in storage.values.items() if stype == "ragged" and node.op is None)
-    return found_all | {node.name: "ragged" for node in ragged}
+    return agreed | {node.name: "ragged" for node in ragged}

@@ -15,7 +15,7 @@ MODULE = f"""
 import os, time
 import numpy as np, torch
 from dpmodule.agents import Agent
-from dpmodule.agents.agent import options_file, packed_options
+from dpmodule.agents.agent import options_file, dump_options
 from dpmodule.agents.teachers import FixedDialogTeacher
 
 PAUSE_S = float(os.environ.get("PAUSE_S", 0))
@@ -69,7 +69,7 @@ class Counting(Agent):
         with open(path, "wb") as file:
             np.save(file, self.counts.numpy())
         with open(options_file(path), "wb") as file:
-            file.write(packed_options({{**self.opt, "model": "numbered:Counting"}}))
+            file.write(dump_options({{**self.opt, "model": "numbered:Counting"}}))
 """
 TRAIN = (
     "train-agent",

@@ -1,59 +1,61 @@
-"""``dpmodule fit``: train a network on digits, a CSV, an .npz or a LibSVM file."""
+"""``dpmodule fit`` and ``predict``: train a network on a table of samples, and run samples through it."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import csv
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from .. import callback, checkpoint, initializer, io, kvstore, lr_scheduler, optimizer, random, symbol
-from ..base import ArgumentError
+from ..base import ArgumentError, ShapeError
 from ..callback.checkpoint import Checkpoint
 from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from . import data, files, networks, options, saved
+from . import data, networks, options, saved_files
 from .data import Samples
-from .files import Command, SavedRuns, tell_resume
 from .models import split_values
-from .saved import SavedNetwork
-from .shapes import data_input, fitted, inferred, width
+from .saved_files import Command, SavedNetwork, SavedRuns, print_resume_command
+from .shapes import data_input, fit_samples, inferred, width
 
 
-def run(args: argparse.Namespace) -> int:
+def fit(args: argparse.Namespace) -> int:
     """Look at everything that may be wrong, then train."""
     _check_options(args)
-    files.check_prefix(args.prefix)
+    saved_files.check_prefix(args.prefix)
     store = kvstore.create(args.kvstore) if args.kvstore in kvstore.DIST else None
     random.seed(args.seed)
     epoch = first_epoch(args)
-    loaded = None if args.load_epoch is None else saved.load(args.prefix, args.load_epoch)
-    start = choose(
-        args, loaded, data.read_both(args, None if loaded is None else width(loaded.net, loaded.values))
+    loaded = None if args.load_epoch is None else saved_files.load_network(args.prefix, args.load_epoch)
+    setup = make_setup(
+        args,
+        loaded,
+        data.read_train_and_validation(args, None if loaded is None else width(loaded.net, loaded.values)),
     )
     command = Command(args.words)
     is_first = store is None or store.rank == 0
-    if len(start.parts) == 1 and args.validation != 0 and is_first:
-        share = data.SHARE if args.validation is None else args.validation
-        count = len(start.parts[0].x)
+    if len(setup.parts) == 1 and args.validation != 0 and is_first:
+        share = data.VALIDATION_SHARE if args.validation is None else args.validation
+        count = len(setup.parts[0].x)
         print(
             f"note: --validation {share:g} of {count} samples is less than one: none are kept for validation, all are "
             "trained on",
             file=sys.stderr,
         )
     if loaded is None and not args.overwrite and is_first:
-        files.refuse_others(args.prefix, start.net, start.shapes, command)
-    module = _module(args, start)
+        saved_files.check_same_network(args.prefix, setup.net, setup.shapes, command)
+    module = _module(args, setup)
     if is_first:
-        files.make_ready(args.prefix, args.overwrite, args.resume)
-    iterators = [_iterator(start, samples, args.batch_size, i == 0) for i, samples in enumerate(start.parts)]
+        saved_files.prepare_prefix(args.prefix, args.overwrite, args.resume)
+    iterators = [_iterator(setup, samples, args.batch_size, i == 0) for i, samples in enumerate(setup.parts)]
     kind = "training" if len(iterators) == 1 else "validation"
     saved_runs = SavedRuns(args.prefix)
     try:
@@ -61,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         return _report(args, module, iterators[-1], kind, is_first)
     except BaseException:
         if is_first:
-            tell_resume(saved_runs.newest(), command)
+            print_resume_command(saved_runs.newest(), command)
         raise
 
 
@@ -74,27 +76,27 @@ def _check_options(args: argparse.Namespace) -> None:
     options.check_optimizer(args)
 
 
-def _module(args: argparse.Namespace, start: Start) -> Module:
+def _module(args: argparse.Namespace, setup: FitSetup) -> Module:
     """Return the module to train, with the parameters of the epoch to continue."""
     module = Module(
-        start.net,
-        data_names=[start.data_name],
-        label_names=[start.label_name],
+        setup.net,
+        data_names=[setup.data_name],
+        label_names=[setup.label_name],
         context=args.contexts,
         work_load_list=args.workload,
     )
-    preload(module, args, start.values)
+    preload(module, args, setup.values)
     return module
 
 
-def _iterator(start: Start, samples: Samples, batch_size: int, shuffle: bool) -> io.NDArrayIter:
+def _iterator(setup: FitSetup, samples: Samples, batch_size: int, shuffle: bool) -> io.NDArrayIter:
     return io.NDArrayIter(
         samples.x,
         samples.y,
         min(batch_size, len(samples.x)),
         shuffle=shuffle,
-        data_name=start.data_name,
-        label_name=start.label_name,
+        data_name=setup.data_name,
+        label_name=setup.label_name,
     )
 
 
@@ -108,7 +110,11 @@ def _train(
     """Train; of several processes, only the first saves."""
     workers, is_first = (1, True) if store is None else (store.num_workers, store.rank == 0)
     num_batches = math.ceil(batches.num_data / batches.batch_size / workers)
-    with callback.TqdmBar(num_batches, batches.batch_size * workers) if is_first else nullcontext() as bar:
+    with (
+        callback.TqdmBar(num_batches, batches.batch_size * workers)
+        if is_first
+        else contextlib.nullcontext() as bar
+    ):
         module.fit(
             batches,
             eval_metric=["acc", "ce"],
@@ -157,7 +163,7 @@ def _report(args: argparse.Namespace, module: Module, samples: io.DataIter, kind
     if not is_first:
         return 0
     print(f"final {kind} accuracy: {accuracy:.4f}")
-    files.tell_written(args.prefix, args.epochs)
+    saved_files.print_written(args.prefix, args.epochs)
     if args.target is not None and accuracy < args.target:
         print(f"the target of {args.target:.4f} was missed", file=sys.stderr)
         return 1
@@ -165,7 +171,7 @@ def _report(args: argparse.Namespace, module: Module, samples: io.DataIter, kind
 
 
 @dataclass(frozen=True)
-class Start:
+class FitSetup:
     """A network, its parameters if it has been trained before, and samples in the shape that it takes."""
 
     net: Symbol
@@ -207,13 +213,13 @@ def preload(module: Module, args: argparse.Namespace, values: Mapping[str, NDArr
     if not values:
         return
     states = checkpoint.states_file(args.prefix, args.load_epoch)
-    there = os.path.exists(states)
-    if not there:
+    exists = os.path.exists(states)
+    if not exists:
         print(f"note: there is no {states}, so the optimizer starts anew", file=sys.stderr)
-    module.preload(*split_values(module.symbol, values)[:2], states if there else None)
+    module.preload(*split_values(module.symbol, values)[:2], states if exists else None)
 
 
-def choose(args: argparse.Namespace, loaded: SavedNetwork | None, parts: Sequence[Samples]) -> Start:
+def make_setup(args: argparse.Namespace, loaded: SavedNetwork | None, parts: Sequence[Samples]) -> FitSetup:
     """Return the network that the options name, with samples that fit it.
 
     Args:
@@ -222,31 +228,31 @@ def choose(args: argparse.Namespace, loaded: SavedNetwork | None, parts: Sequenc
     """
     values: Mapping[str, NDArray] = {}
     if loaded is None:
-        net = _named(args, parts)
+        net = _requested_network(args, parts)
     else:
         net, values = loaded.net, loaded.values
-    data_name, label_name = data_input(net, values), _label(net)
+    data_name, label_name = data_input(net, values), _label_name(net)
     batch = min(args.batch_size, len(parts[0].x))
-    parts = [fitted(samples, net, values, batch) for samples in parts]
+    parts = [fit_samples(samples, net, values, batch) for samples in parts]
     if loaded is not None:
-        _check_same(args, loaded, parts)
+        _check_same_network(args, loaded, parts)
     shapes, outputs = inferred(net, values, {data_name: (batch, *parts[0].x.shape[1:])})
     _check_classes(args, parts, outputs)
-    return Start(net, values, parts, data_name, label_name, shapes)
+    return FitSetup(net, values, parts, data_name, label_name, shapes)
 
 
-def _named(args: argparse.Namespace, parts: Sequence[Samples]) -> Symbol:
+def _requested_network(args: argparse.Namespace, parts: Sequence[Samples]) -> Symbol:
     if args.symbol is not None:
         return symbol.load(args.symbol)
     count = data.num_classes(parts, args.classes)
     return networks.build(args.network or "lenet", parts[0].x.shape[1:], count)
 
 
-def _check_same(args: argparse.Namespace, loaded: SavedNetwork, parts: Sequence[Samples]) -> None:
+def _check_same_network(args: argparse.Namespace, loaded: SavedNetwork, parts: Sequence[Samples]) -> None:
     """Complain if the options name another network than the one to go on with."""
     if args.symbol is None and args.network is None:
         return
-    if _named(args, parts).tojson() != loaded.net.tojson():
+    if _requested_network(args, parts).tojson() != loaded.net.tojson():
         option = f"--symbol {args.symbol}" if args.symbol is not None else f"--network {args.network}"
         raise ArgumentError(
             f"{option} is, with these samples, another network than {loaded.name}, with which --load-epoch goes on; "
@@ -254,7 +260,7 @@ def _check_same(args: argparse.Namespace, loaded: SavedNetwork, parts: Sequence[
         )
 
 
-def _label(net: Symbol) -> str:
+def _label_name(net: Symbol) -> str:
     names = networks.label_names(net)
     if len(names) != 1:
         raise ArgumentError(
@@ -280,3 +286,68 @@ def _check_classes(
                 f"{samples.name}: the largest label is {largest}, but the network tells {count} classes apart; "
                 f"expected labels from 0 to {count - 1} (--label-column says which column holds them)"
             )
+
+
+# predict
+
+
+def predict(args: argparse.Namespace) -> int:
+    """Run samples through a network, and write its scores as a CSV."""
+    if args.output is not None:
+        saved_files.check_output(args.output, "--output")
+    found = saved_files.find_network(args, default="model")
+    if not found.values:
+        raise ArgumentError(
+            f"{found.name} comes without parameters; expected PARAMS, their file, or a prefix with a saved epoch"
+        )
+    samples = _prediction_samples(args, found)
+    scores = _scores(args, found, samples)
+    classes = scores.argmax(axis=1)
+    with _output(args.output) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["sample", "class", *(f"p{c}" for c in range(scores.shape[1]))])
+        for number, (best, row) in enumerate(zip(classes, scores, strict=True)):
+            writer.writerow([number, best, *(f"{value:.6g}" for value in row)])
+    if samples.y is not None:
+        print(f"accuracy: {np.mean(classes == samples.y):.4f} of {len(samples.y)} samples", file=sys.stderr)
+    return 0
+
+
+def _prediction_samples(args: argparse.Namespace, found: SavedNetwork) -> data.Samples:
+    """Return the samples to predict, in the shape that the network takes."""
+    samples = data.read(args, width(found.net, found.values))
+    if args.data is None or args.validation is not None or samples.validation is not None:
+        samples = data.split_samples(args, samples)[1]
+    if not len(samples.x):
+        option, value = "--validation-column", args.validation_column
+        if value is None:
+            option, value = "--validation", args.validation
+        raise ArgumentError(
+            f"{option} {value} leaves nothing of {samples.name} to predict; expected some samples"
+        )
+    return fit_samples(samples, found.net, found.values, min(args.batch_size, len(samples.x)))
+
+
+def _scores(args: argparse.Namespace, found: SavedNetwork, samples: data.Samples) -> np.ndarray[Any, Any]:
+    name = data_input(found.net, found.values)
+    module = Module(
+        found.net, data_names=[name], label_names=networks.label_names(found.net), context=args.contexts
+    )
+    batches = io.NDArrayIter(samples.x, None, min(args.batch_size, len(samples.x)), data_name=name)
+    module.bind(batches.provide_data, for_training=False)
+    module.set_params(*split_values(found.net, found.values)[:2])
+    outputs = module.predict(batches, always_output_list=True)
+    if len(outputs) != 1 or outputs[0].ndim != 2:
+        shown = ", ".join(f"{name} {o.shape}" for name, o in zip(found.net.list_outputs(), outputs))
+        raise ShapeError(f"{found.name} gives {shown}; expected one output of shape (samples, classes)")
+    return np.asarray(outputs[0].asnumpy())
+
+
+@contextlib.contextmanager
+def _output(path: str | None) -> Iterator[TextIO]:
+    if path is None:
+        yield sys.stdout
+    else:
+        saved_files.make_folder(path)
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            yield file

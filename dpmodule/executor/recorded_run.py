@@ -1,4 +1,4 @@
-"""What runs of a program need beside arrays, what they leave for backward, and how they are repeated."""
+"""Prepared programs, the records that forward leaves for backward, and repeating a run without side effects."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .arrays import BoundArrays
 from .interpreter import StepFailed, interpret
 from .program import Forward, Program
 
-Starts = list[tuple[int, torch.Tensor, torch.Tensor]]
-"""Where backward starts: number of the head, tensor, and its gradient."""
+HeadGradients = list[tuple[int, torch.Tensor, torch.Tensor]]
+"""Roots of backward: index of the head, root tensor, and its gradient."""
 
 
 class PreparedProgram(NamedTuple):
-    """A program with what it needs beside tensors."""
+    """A program with the environments of its steps and the function that runs it."""
 
     program: Program
     env: Env
@@ -33,15 +33,15 @@ class PreparedProgram(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Run:
-    """What a recorded forward leaves for backward.
+class RecordedRun:
+    """Record that a training forward leaves for backward.
 
     Shape:
         values, aliases, mutated: each as its variable.
         roots: each as its head, or as the first input of the loss that was cut there.
 
     Attributes:
-        rests: the other inputs of cut losses that are made inside the graph.
+        rests: the other inputs of cut losses that the graph computes.
     """
 
     prepared: PreparedProgram
@@ -62,7 +62,7 @@ def prepare(
     """Return a program with environments for its steps.
 
     Args:
-        memos: what steps keep from run to run, by node; gets an entry for every node that has none yet.
+        memos: state that steps keep between runs, by node; gets an entry for every node that has none yet.
     """
     shaped = []
     for step in program.shaped:
@@ -74,29 +74,29 @@ def prepare(
     return PreparedProgram(program, Env(ctx.torch_device, generator(ctx), is_train, (), ctx), shaped, forward)
 
 
-def heads_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
-    """Return the gradient of each value at which backward starts: the sum where several losses read it.
+def value_gradients(program: Program, head_grads: HeadGradients) -> dict[int, torch.Tensor]:
+    """Return the gradient of each value from which backward starts: the sum if several losses read it.
 
     Shape:
         returns: each as the value that it is the gradient of.
     """
     roots = {loss.output: loss.root for loss in program.low.losses}
-    found: dict[int, torch.Tensor] = {}
-    for i, _, seed in starts:
+    grads: dict[int, torch.Tensor] = {}
+    for i, _, seed in head_grads:
         value = roots.get(i, program.low.heads[i])
-        found[value] = found[value] + seed if value in found else seed
-    return found
+        grads[value] = grads[value] + seed if value in grads else seed
+    return grads
 
 
-def seeds_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
-    """Return the gradient that each loss which was cut gives its first input, by the index of the loss's node.
+def loss_gradients(program: Program, head_grads: HeadGradients) -> dict[int, torch.Tensor]:
+    """Return the gradient of each cut loss with respect to its first input, by the index of the loss's node.
 
     Shape:
         returns: each as the loss's first input.
     """
     graph = program.low.graph
     cut = {loss.output for loss in program.low.losses}
-    return {graph.index[graph.heads[i][0]]: seed for i, _, seed in starts if i in cut}
+    return {graph.index[graph.heads[i][0]]: seed for i, _, seed in head_grads if i in cut}
 
 
 @contextmanager
@@ -106,17 +106,17 @@ def repeating(
     states: Sequence[torch.Tensor],
     variables: Sequence[NDArray],
 ) -> Iterator[None]:
-    """Let the last run be repeated inside the block as if nothing happened there.
+    """Restore all side effects of repeating the last run inside the block.
 
-    Random numbers are those of the last run, and go on behind the block where they were. What operators that write
-    their states by themselves write is taken back.
+    The generators draw the last run's random numbers inside the block and continue from their current states after it.
+    States that operators write themselves are restored.
 
     Shape:
         states: (bytes,) each.
         variables: as bound.
 
     Args:
-        states: of the generator of each context before the last run.
+        states: generator state of each context before the last run.
     """
     saved = [generator(ctx).get_state() for ctx in contexts] if program.random else []
     written = [variables[slot].raw for slot in program.written]
@@ -134,11 +134,11 @@ def repeating(
             generator(ctx).set_state(state)
 
 
-def with_carriers(run: Run, slots: Sequence[int]) -> Run:
-    """Repeat a run with integers held as float64 numbers, as MXNet passes gradients through `Cast` to them.
+def with_float_integers(run: RecordedRun, slots: Sequence[int]) -> RecordedRun:
+    """Repeat a run with integers stored as float64, since MXNet passes gradients through `Cast` to integers.
 
     Returns:
-        The new run, or the one given where an operator takes no such numbers.
+        The new run, or the given one if an operator rejects such numbers.
     """
     program, env, shaped, _ = run.prepared
     values = list(run.values)
@@ -152,4 +152,6 @@ def with_carriers(run: Run, slots: Sequence[int]) -> Run:
             result = interpret(program, values, env, shaped, lambda name, value: None)
     except StepFailed:
         return run
-    return Run(run.prepared, values, [values[slot] for slot in slots], result[1], result[2], run.mutated)
+    return RecordedRun(
+        run.prepared, values, [values[slot] for slot in slots], result[1], result[2], run.mutated
+    )

@@ -1,4 +1,4 @@
-"""Graphs as MXNet's ``symbol.json``: write the 1.9 dialect, read every dialect since 0.8."""
+"""Graphs as MXNet's ``symbol.json``: writes the format of 1.9, reads every format since 0.8."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _to_rows(graph: Graph) -> dict[str, Any]:
     for node in graph.nodes:
         if node.op is not None and node.op.owner is not None:
             raise ArgumentError(
-                f"{node.describe()} runs a torch module, which a symbol file cannot hold; save the parameters alone "
-                "(save_params, load_params), and make the symbol again from the module"
+                f"{node.describe()} runs a torch module, which a symbol file cannot store; save only the parameters "
+                "(save_params, load_params), and create the symbol from the module again"
             )
         row: dict[str, Any] = {"op": node.op.name if node.op else "null", "name": node.name}
         if attributes := node.all_attrs:
@@ -56,9 +56,9 @@ def _to_rows(graph: Graph) -> dict[str, Any]:
 
 
 def input_versions(graph: Graph) -> dict[Node, list[int]]:
-    """Return the version of each input of each node: how often operators have changed that variable until then.
+    """Return the version of each input of each node: the number of changes to that variable so far.
 
-    An operator changes its auxiliary states; all that reads one as such counts it up.
+    An operator changes its auxiliary states; every node that reads a variable as a state increments its version.
     """
     counts: dict[Node, int] = {}
     versions: dict[Node, list[int]] = {}
@@ -70,30 +70,30 @@ def input_versions(graph: Graph) -> dict[Node, list[int]]:
     return versions
 
 
-def _bad(what: str) -> FileFormatError:
+def _format_error(what: str) -> FileFormatError:
     return FileFormatError(f"not a symbol file: {what}")
 
 
 def _field(row: Any, key: str, kind: type, where: str) -> Any:
-    """Return a field of a JSON object, checked."""
+    """Return a field of a JSON object, checking its type."""
     if not isinstance(row, dict) or not isinstance(row.get(key), kind):
-        raise _bad(f"{where} has no {key!r} of type {kind.__name__}")
+        raise _format_error(f"{where} has no {key!r} of type {kind.__name__}")
     return row[key]
 
 
 def _version(text: dict[str, Any]) -> int:
-    found = text.get("attrs", {})
-    pair = found.get("mxnet_version") if isinstance(found, dict) else None
+    attributes = text.get("attrs", {})
+    pair = attributes.get("mxnet_version") if isinstance(attributes, dict) else None
     return pair[-1] if isinstance(pair, list) and pair and isinstance(pair[-1], int) else 800
 
 
 def _attributes(row: dict[str, Any], where: str) -> dict[str, str]:
-    """Merge the places in which attributes have stood over the years."""
+    """Merge the fields in which the formats store attributes."""
     merged: dict[str, str] = {}
     for key in ("param", "attr", "attrs"):
         part = row.get(key) or {}
         if not isinstance(part, dict):
-            raise _bad(f"{key!r} of {where} is not an object")
+            raise _format_error(f"{key!r} of {where} is not an object")
         merged.update({str(k): str(v) for k, v in part.items()})
     return merged
 
@@ -103,18 +103,22 @@ def _references(rows: Any, before: list[Node], where: str) -> list[Entry]:
     entries = []
     for ref in rows:
         if not isinstance(ref, list) or len(ref) < 2 or not all(type(x) is int for x in ref):
-            raise _bad(f"{where} has an entry {ref!r}, expected [node, output, version]")
+            raise _format_error(f"{where} has an entry {ref!r}, expected [node, output, version]")
         number, output = ref[0], ref[1]
         if not 0 <= number < len(before):
-            raise _bad(f"{where} refers to node {number}, but only {len(before)} nodes come before it")
+            raise _format_error(
+                f"{where} refers to node {number}, but only {len(before)} nodes come before it"
+            )
         if not 0 <= output < before[number].num_outputs:
-            raise _bad(f"{where} refers to output {output} of {before[number].name!r}, which has none")
+            raise _format_error(
+                f"{where} refers to output {output} of {before[number].name!r}, which does not exist"
+            )
         entries.append((before[number], output))
     return entries
 
 
 def _upgrade_keys(attributes: dict[str, str], inputs: list[Entry], names: tuple[str, ...]) -> dict[str, str]:
-    """Store the five bare keys with underscores and move ``weight_lr_mult`` to the weight it speaks of."""
+    """Store the five bare keys with underscores, and move ``weight_lr_mult`` to its weight."""
     kept: dict[str, str] = {}
     for key, value in attributes.items():
         bare = bare_suffix(key)
@@ -131,7 +135,7 @@ def _upgrade_keys(attributes: dict[str, str], inputs: list[Entry], names: tuple[
 def _split_attributes(
     op: Op, attributes: dict[str, str], where: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Divide attributes into the operator's own and all others."""
+    """Split attributes into the operator's own and all others."""
     params = {k: v for k, v in attributes.items() if stored_key(k) == k and op.owns(k)}
     rest = {k: v for k, v in attributes.items() if k not in params}
     unknown = [k for k in rest if not (op.accepts_any_keyword or is_free(stored_key(k)) or bare_suffix(k))]
@@ -144,17 +148,17 @@ def _split_attributes(
 
 
 def _subgraphs(op: Op, row: dict[str, Any], version: int, where: str) -> tuple[Graph, ...]:
-    """Read the graphs that an operator such as a loop carries."""
+    """Read the subgraphs of an operator such as a loop."""
     rows = row.get("subgraphs", [])
     if not isinstance(rows, list) or len(rows) != op.num_subgraphs:
-        raise _bad(f"{where} has no list of {op.num_subgraphs} 'subgraphs'")
+        raise _format_error(f"{where} has no list of {op.num_subgraphs} 'subgraphs'")
     return tuple(
         Graph(_from_rows(each, version, f"subgraph {i} of {where}: ")) for i, each in enumerate(rows)
     )
 
 
 def _operator_node(row: dict[str, Any], before: list[Node], version: int, where: str) -> Node:
-    """Read an operator node; versions before 0.9 leave trailing inputs out, which become variables."""
+    """Read an operator node; versions before 0.9 omit trailing inputs, which become variables."""
     name = row["op"]
     op = get_op(name)
     attributes = _attributes(row, where)
@@ -167,7 +171,7 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     graphs = _subgraphs(op, row, version, where) if op.num_subgraphs else ()
     a = op.parse(params, graphs)
     if graphs and a.num_outputs != len(graphs[-1].heads):
-        raise _bad(f"{where} has {a.num_outputs} outputs, its last subgraph {len(graphs[-1].heads)}")
+        raise _format_error(f"{where} has {a.num_outputs} outputs, its last subgraph {len(graphs[-1].heads)}")
     _check_count(op, a, len(inputs), where)
     declared = op.active_inputs(a, len(inputs))
     rest = _upgrade_keys(rest, inputs, tuple(i.name for i in declared))
@@ -176,7 +180,7 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
             inherited = {**params, **rest} if missing.kind == AUX else dict(rest)
             inputs.append((Node(None, f"{row['name']}_{missing.name}", attrs=inherited), 0))
     if len(inputs) != len(declared):
-        raise _bad(f"{where} has {len(inputs)} inputs, {op.name} takes {len(declared)}")
+        raise _format_error(f"{where} has {len(inputs)} inputs, {op.name} takes {len(declared)}")
     if version < 904:
         for (child, _), one in zip(inputs, declared):
             if child.op is None and one.init and "__init__" not in child.attrs:
@@ -185,13 +189,13 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
 
 
 def _check_count(op: Op, a: Any, inputs: int, where: str) -> None:
-    """Check the attribute that says how many inputs there are, since outputs may be counted by it."""
+    """Check the attribute for the number of inputs, which may also determine the number of outputs."""
     variadic = op.variadic
     if variadic is None or not variadic.count or variadic.is_fixed(a) or op.num_subgraphs:
         return
     stated, units = getattr(a, variadic.count), variadic.units(inputs)
     if stated != units:
-        raise _bad(f"{where} has {variadic.count}={stated}, but inputs for {units}")
+        raise _format_error(f"{where} has {variadic.count}={stated}, but inputs for {units}")
 
 
 def _stored(attributes: dict[str, str]) -> dict[str, str]:
@@ -199,7 +203,7 @@ def _stored(attributes: dict[str, str]) -> dict[str, str]:
 
 
 def _refuse_unknown(root: dict[str, Any]) -> None:
-    """Name all operators of a file that do not exist here at once, with the nodes that use them."""
+    """Raise one error for all unsupported operators of a file, with the nodes that use them."""
     missing: dict[str, list[str]] = {}
     for op, name in _operators(root):
         if find_op(op) is None:
@@ -215,7 +219,7 @@ def _refuse_unknown(root: dict[str, Any]) -> None:
 
 
 def _operators(rows: Any) -> Iterator[tuple[str, str]]:
-    """Yield operator and name of all nodes of a graph and its subgraphs, as far as it is sound."""
+    """Yield the operator and name of all valid nodes of a graph and its subgraphs."""
     nodes = rows.get("nodes") if isinstance(rows, dict) else None
     for row in nodes if isinstance(nodes, list) else ():
         if isinstance(row, dict) and isinstance(row.get("op"), str):
@@ -238,39 +242,39 @@ def from_json(text: str) -> tuple[Entry, ...]:
         kind = likely_kind(text[:64].encode("utf-8", "replace")) if text.lstrip()[:1] != "{" else ""
         cut = getattr(error, "pos", 0) >= len(text.rstrip()) > 0
         hint = f"; {kind or 'the file is cut short'}" if kind or cut else ""
-        raise _bad(f"{error}{hint}") from None
+        raise _format_error(f"{error}{hint}") from None
     if not isinstance(root, dict):
-        raise _bad("it holds no JSON object")
+        raise _format_error("it does not contain a JSON object")
     try:
         _refuse_unknown(root)
         heads = _from_rows(root, _version(root))
     except RecursionError:
-        raise _bad("its subgraphs lie too deep in each other") from None
+        raise _format_error("its subgraphs are nested too deeply") from None
     if mode.is_np_shape() and not _in_np_shape(root):
         _rewrite_unknown(heads)
     return heads
 
 
 def _in_np_shape(root: dict[str, Any]) -> bool:
-    """Say whether a file was written inside `np_shape`."""
+    """Return True if a file was written inside `np_shape`."""
     about = root.get("attrs")
     return isinstance(about, dict) and "is_np_shape" in about
 
 
 def _rewrite_unknown(heads: tuple[Entry, ...]) -> None:
-    """Write the unknown dimensions of variables as `np_shape` has them: -1 in place of 0."""
+    """Replace the unknown dimensions of variables by those of `np_shape`: -1 instead of 0."""
     for node in topological_order(heads):
         text = node.attrs.get("__shape__") if node.op is None else None
         if text is not None:
             try:
                 shape = shape_type.parse(text)
             except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-                continue  # what is no shape is reported when it is used
+                continue  # an invalid shape is reported when it is used
             node.attrs["__shape__"] = to_text(tuple(d or -1 for d in shape))
 
 
 def _from_rows(root: Any, version: int, place: str = "") -> tuple[Entry, ...]:
-    """Read the nodes of a graph or subgraph; `place` tells which one in messages."""
+    """Read the nodes of a graph or subgraph; `place` is its prefix in messages."""
     rows = _field(root, "nodes", list, place.rstrip(": ") or "the file")
     numbered: list[Node] = []
     for number, row in enumerate(rows):
