@@ -201,7 +201,6 @@ def power(base: Operand, exp: Operand) -> Any:
     """Return base to the power of exp, with broadcasting; either may be an array or a number.
 
     Args:
-        base: the base.
         exp: the exponent; its shape broadcasts with that of `base`.
     """
     return POW.function(base, exp)

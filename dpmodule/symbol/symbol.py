@@ -567,7 +567,7 @@ def Variable(
     """Return a variable: an input, label, parameter or state, whose array is bound later.
 
     Args:
-        name: its name.
+        name: name by which it is fed, initialized and saved.
         shape: its shape, 0 for unknown dimensions.
         lr_mult: multiplier of its learning rate.
         wd_mult: multiplier of its weight decay.
