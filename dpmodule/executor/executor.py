@@ -491,7 +491,7 @@ class Executor:
         return values, list(map(values.__getitem__, self._backward.slots))
 
     def _reuse(self, prepared: PreparedProgram) -> None:
-        """Let steps reuse the memory of the last run's outputs if nothing else refers to it."""
+        """Pass the memory of the last run's outputs to steps if nothing else refers to it."""
         for output, position in prepared.program.reused:
             shaped = prepared.shaped[position]
             shaped.memory = None  # left by a run that failed
@@ -634,22 +634,29 @@ class Executor:
             self.run(True)
         outputs, backward = self._outputs, self._backward
         if out_grads is None:
-            given: list[torch.Tensor | None] = [None] * len(outputs)
+            out_grad_tensors: list[torch.Tensor | None] = [None] * len(outputs)
         else:
-            given = convert_head_gradients(out_grads, self.graph.output_names, outputs, backward.targets)
+            out_grad_tensors = convert_head_gradients(
+                out_grads, self.graph.output_names, outputs, backward.targets
+            )
         if not backward.slots:
             return
         first = self._run is not None
         run = self._run or self._run_again(bool(self._last_mode))
         if listener is not None and len(self._contexts) > 1:
             listener = None  # autograd uses one thread per device
-        if backward.integers or out_grads is not None and backward.dense_only and _any_integers(given):
+        if (
+            backward.integers
+            or out_grads is not None
+            and backward.dense_only
+            and _any_integers(out_grad_tensors)
+        ):
             with self._repeating(run.prepared.program):
                 run = with_float_integers(run, backward.slots)
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
         try:
-            head_grads = backward.head_gradients(run, given, outputs)
+            head_grads = backward.head_gradients(run, out_grad_tensors, outputs)
             self._run = None
             if isinstance(self._mode, InterpretedMode):
                 self._show_backward(run, head_grads, self._mode)
@@ -761,8 +768,8 @@ class Executor:
         arrays = self._arrays
         own = arrays.args, {k: g for k, g in arrays.grads.items() if g is not None}, arrays.aux
         args, grads, aux = resize(self.graph, own, kwargs, partial_shaping, allow_up_sizing)
-        req, places, stypes = self.grad_req, arrays.places, arrays.stypes
-        binding = Binding(self.graph, self.context, args, grads, req, aux, places=places, stypes=stypes)
+        req, placement, stypes = self.grad_req, arrays.placement, arrays.stypes
+        binding = Binding(self.graph, self.context, args, grads, req, aux, placement=placement, stypes=stypes)
         reshaped = Executor(binding, self._symbol, self._options)
         reshaped._mark_reshaped_from(self)
         return reshaped

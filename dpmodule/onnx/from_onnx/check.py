@@ -315,7 +315,7 @@ _MAX_SHOWN = 60
 """Maximal number of problems that a message lists."""
 
 
-class Refused(Exception):
+class Unsupported(Exception):
     """Raised by a translator that cannot express a node; the text gives the reason."""
 
 
