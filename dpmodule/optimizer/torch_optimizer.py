@@ -228,12 +228,8 @@ def _probe(factory: Any, options: dict[str, Any], ours: Mapping[str, Any]) -> to
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{name} does not accept {options}: {error}") from error
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ArgumentError(
-            f"{name} returned a {type(optimizer).__name__}, expected a torch.optim.Optimizer"
-        )
+        raise ArgumentError(f"{name} returned a {type(optimizer).__name__}, expected a torch.optim.Optimizer")
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
-        raise ArgumentError(
-            f"{name} calls a closure for new gradients, but an update has only one gradient"
-        )
+        raise ArgumentError(f"{name} calls a closure for new gradients, but an update has only one gradient")
     return optimizer
