@@ -105,7 +105,7 @@ def diagram(title: str, lines: str) -> str:
     arrows = "".join(f"M{line[3]:.1f} {line[5]:.1f}l-3.5-7h7z" for line, end in ways if end in boxes)
     parts = [f'<path d="{"".join(svg_path(line) for line, _ in ways)}" fill="none" stroke="{LINE}"/>']
     parts += [f'<path d="{arrows}" fill="{LINE}"/>']
-    parts += [box(name, *place, width_of(name)) for name, place in zip(names, order.places)]
+    parts += [box(name, *place, width_of(name)) for name, place in zip(names, order.positions)]
     return svg(title, order.width, order.height, parts)
 
 

@@ -56,15 +56,15 @@ def infer_storage_types(
     Returns:
         The storage types, or None if no value and no operator involves sparse arrays.
     """
-    given = {name: stype for name, stype in stypes.items() if stype != _DENSE}
-    if not given and not any(_counts_alone(node) for node in graph.nodes):
+    declared = {name: stype for name, stype in stypes.items() if stype != _DENSE}
+    if not declared and not any(_counts_alone(node) for node in graph.nodes):
         return None
     values: dict[Entry, str] = {}
     rules: dict[Node, tuple[SparseRule, tuple[str, ...]]] = {}
     for node in graph.nodes:
         if node.op is None:
-            if node.name in given:
-                values[node, 0] = given[node.name]
+            if node.name in declared:
+                values[node, 0] = declared[node.name]
             continue
         if free:
             _infer_free_variables(node, values, free)
@@ -77,7 +77,7 @@ def infer_storage_types(
             if stype != _DENSE:
                 values[node, i] = stype
     variables = (*graph.arguments, *graph.auxiliary)
-    return StorageTypes(tuple(given.get(node.name, _DENSE) for node in variables), values, rules)
+    return StorageTypes(tuple(declared.get(node.name, _DENSE) for node in variables), values, rules)
 
 
 def _infer_free_variables(node: Node, values: dict[Entry, str], free: Collection[str]) -> None:

@@ -51,10 +51,10 @@ class LayeredLayout:
         self._order()
         self._x = self._x_positions()
         self._tops, self._ends = self._y_positions()
-        self.places = [
+        self.positions = [
             (self._x[i] - self._widths[i] / 2, self._tops[self._layer[i]]) for i in range(self._boxes)
         ]
-        self.width = max((x + width for (x, _), width in zip(self.places, self._widths)), default=0.0)
+        self.width = max((x + width for (x, _), width in zip(self.positions, self._widths)), default=0.0)
         self.width = max([self.width, *(x + _WIRE / 2 for x in self._x)])
         self.height = self._ends[-1] if self._ends else 0.0
 

@@ -16,7 +16,7 @@ from ..ndarray import NDArray
 from ..ndarray import load as load_arrays
 from ..symbol import Symbol
 from ..symbol import load as load_symbol
-from .prediction import ModelInputs, described_inputs, prediction_graph
+from .prediction import ModelInputs, describe_inputs, prediction_graph
 
 if TYPE_CHECKING:
     import onnx
@@ -89,7 +89,7 @@ def export_model(
         raise ArgumentError(f"onnx_file_path is {path!r}, expected the name of a file")
     symbol = _symbol(sym)
     arrays = _named(params)
-    inputs = described_inputs(
+    inputs = describe_inputs(
         symbol,
         arrays,
         input_shape if in_shapes is None else in_shapes,

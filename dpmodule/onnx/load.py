@@ -13,7 +13,7 @@ from ..io import DataDesc
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from .from_onnx.build import GraphBuilder
-from .from_onnx.check import Checker, Problems, Refused, TooLarge, upgrade_model
+from .from_onnx.check import Checker, Problems, TooLarge, Unsupported, upgrade_model
 from .from_onnx.control import graph_of
 from .from_onnx.read import DTYPES, UNSIGNED, read_model
 from .from_onnx.translate import TRANSLATORS, GraphNames, GraphTranslator
@@ -186,7 +186,7 @@ def _translate(
         return None
     try:
         symbol = Symbol(graph_of(builder, values, [output.name for output in graph.output], True).heads)
-    except Refused as error:
+    except Unsupported as error:
         problems.add("outputs", str(error))
         return None
     args, states = set(symbol.list_arguments()), set(symbol.list_auxiliary_states())
@@ -200,7 +200,9 @@ def _translate(
     )
 
 
-def described_inputs(model_file: Path, symbol: Symbol, shapes: Mapping[str, Sequence[int]]) -> list[DataDesc]:
+def input_descriptions(
+    model_file: Path, symbol: Symbol, shapes: Mapping[str, Sequence[int]]
+) -> list[DataDesc]:
     """Return descriptions of a symbol's inputs for binding it.
 
     Args:

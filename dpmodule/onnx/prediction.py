@@ -197,7 +197,7 @@ class ModelInputs:
     sizes: Mapping[str, int]
 
 
-def described_inputs(
+def describe_inputs(
     symbol: Symbol,
     params: Mapping[str, NDArray],
     shapes: Any,
@@ -207,13 +207,13 @@ def described_inputs(
 ) -> ModelInputs:
     """Return the inputs of a symbol from the arguments of `export_model`."""
     names = input_names(symbol, params)
-    given = _by_name("in_shapes", names, shapes)
+    shape_of = _by_name("in_shapes", names, shapes)
     dtypes = types if isinstance(types, (list, tuple)) else [types] * len(names)
     if len(dtypes) != len(names):
         raise ArgumentError(f"in_types has {len(dtypes)} types, expected one for each of the inputs {names}")
     sizes: dict[str, int] = {}
-    marked = _dynamic_axes(names, given, dynamic, dynamic_shapes)
-    dims = {name: _dims(name, given[name], marked[name], sizes) for name in names}
+    marked = _dynamic_axes(names, shape_of, dynamic, dynamic_shapes)
+    dims = {name: _dims(name, shape_of[name], marked[name], sizes) for name in names}
     return ModelInputs(dims, {name: dtype_name(each) for name, each in zip(names, dtypes)}, sizes)
 
 

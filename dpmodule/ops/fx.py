@@ -110,7 +110,7 @@ IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
 
 
 def _is_non_dynamo_export() -> bool:
-    """Return True if torch records without Dynamo, as `torch.export` does with ``strict=False`` (torch before 2.7)."""
+    """Return True during a non-strict `torch.export`, the fallback for torch without `torch.compiler.is_exporting`."""
     return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
 
 

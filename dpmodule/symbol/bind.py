@@ -128,7 +128,7 @@ def bind(
     reqs = {k: (r if k in grads else "null") for k, r in reqs.items()}
     check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
     _check_devices(graph, context, placement, {**arg_arrays, **aux_arrays})
-    binding = Binding(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, places=placement)
+    binding = Binding(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, placement=placement)
     executor = Executor(binding, symbol)
     for array in (*arg_arrays.values(), *aux_arrays.values(), *grads.values()):
         array.pinned = True

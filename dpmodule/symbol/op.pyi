@@ -1780,7 +1780,7 @@ def linalg_trmm(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` ..."""
+    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` with ..."""
 
 def linalg_trsm(
     A: Symbol | None = None,
@@ -1794,7 +1794,7 @@ def linalg_trsm(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by ..."""
+    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` with `rightside`, by ..."""
 
 def log(
     data: Symbol | None = None,

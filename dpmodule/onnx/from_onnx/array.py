@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .read import DTYPES
 from .shape_helpers import (
     MAX_LENGTH,
@@ -38,7 +38,7 @@ def _constant(c: NodeCall) -> OnnxValue:
             return b.constant(a[name], dtype)
     if "value_ints" in a:
         return b.constant(torch.tensor(a["value_ints"], dtype=torch.int64))
-    raise Refused(f"a constant given as {', '.join(a) or 'nothing'}")
+    raise Unsupported(f"a constant given as {', '.join(a) or 'nothing'}")
 
 
 def _shape(c: NodeCall) -> OnnxValue:
@@ -47,23 +47,23 @@ def _shape(c: NodeCall) -> OnnxValue:
     result = b.from_trials([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
     if b.is_uniform(result.known):
         return result
-    node = b("shape_array", _unknown(x))
+    node = b("shape_array", _as_runtime_value(x))
     result.entry, result.scope = (
-        (node if (start, end) == (0, None) else _part(b, node, start, end)).entry,
+        (node if (start, end) == (0, None) else _shape_range(b, node, start, end)).entry,
         b.scope,
     )
     return result
 
 
-def _unknown(x: OnnxValue) -> OnnxValue:
+def _as_runtime_value(x: OnnxValue) -> OnnxValue:
     """Return a value that is not known to be constant, so that operators on it are not folded."""
     result = x.again()
     result.known = result.recipe = None
     return result
 
 
-def _part(b: GraphBuilder, x: OnnxValue, start: int, end: int | None) -> OnnxValue:
-    result: OnnxValue = b("slice", _unknown(x), begin=(start,), end=(end,))
+def _shape_range(b: GraphBuilder, x: OnnxValue, start: int, end: int | None) -> OnnxValue:
+    result: OnnxValue = b("slice", _as_runtime_value(x), begin=(start,), end=(end,))
     return result
 
 
@@ -71,7 +71,7 @@ def _size(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     result = b.from_trials([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
     if not b.is_uniform(result.known):
-        result.entry, result.scope = b("size_array", _unknown(x)).entry, b.scope
+        result.entry, result.scope = b("size_array", _as_runtime_value(x)).entry, b.scope
     return result
 
 
@@ -79,17 +79,17 @@ def _reshape(c: NodeCall) -> OnnxValue:
     x = c.x
     wanted = c.ints("shape", 1)
     if wanted is None:
-        raise Refused("shape is missing")
+        raise Unsupported("shape is missing")
     targets = []
     for dims, target in zip(x.dims, wanted):
         if not c.attrs.get("allowzero"):
             if any(d == 0 and i >= len(dims) for i, d in enumerate(target)):
-                raise Refused(f"shape {target} copies more dimensions than {dims} has")
+                raise Unsupported(f"shape {target} copies more dimensions than {dims} has")
             target = tuple(dims[i] if d == 0 else d for i, d in enumerate(target))
         if -1 in target:
             rest = -math.prod(target)
             if target.count(-1) > 1 or rest <= 0 or math.prod(dims) % rest:
-                raise Refused(f"{dims} does not fit into {target}")
+                raise Unsupported(f"{dims} does not fit into {target}")
             target = tuple(math.prod(dims) // rest if d == -1 else d for d in target)
         targets.append(target)
     return reshape(x, tuple(targets))
@@ -106,7 +106,7 @@ def _flatten(c: NodeCall) -> OnnxValue:
 def _unsqueeze(c: NodeCall) -> OnnxValue:
     axes = c.fixed_ints("axes", 1)
     if axes is None:
-        raise Refused("axes is missing")
+        raise Unsupported("axes is missing")
     return unsqueeze(c.x, axes)
 
 
@@ -131,20 +131,20 @@ def _split(c: NodeCall) -> list[OnnxValue]:
         each = -(-(whole or 1) // count)
         sizes = tuple(min(each, (whole or 1) - i * each) for i in range(count))
     if len(sizes) != count or min(sizes) < 0:
-        raise Refused(f"split {sizes} for {count} outputs")
+        raise Unsupported(f"split {sizes} for {count} outputs")
     if count == 1:
         return [x]
     if whole is not None and sum(sizes) != whole:
-        raise Refused(f"split {sizes} of an axis of {whole} elements")
+        raise Unsupported(f"split {sizes} of an axis of {whole} elements")
     if min(sizes) == 0:
-        return [_slice_of(x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
+        return [_slice_axis(x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
     if len(set(sizes)) == 1:
         return b.many("SliceChannel", x, num_outputs=count, axis=axis)
     indices = [sum(sizes[:i]) for i in range(count)]
     return b.many("_split_v2", x, indices=tuple(indices), axis=axis)
 
 
-def _slice_of(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
+def _slice_axis(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
     each = (begin,) * x.b.trials
     return cut(x, axis, each, tuple(n + size for n in each))
 
@@ -163,13 +163,13 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
         result: OnnxValue = b.constant(nothing, x.dtype)
         return result
     if any(n == 0 for n in counts):
-        raise Refused(f"a range without elements of an axis of {sizes[0]}")
+        raise Unsupported(f"a range without elements of an axis of {sizes[0]}")
     if counts == sizes and step == 1:
         return x
-    begin, end = _bound(begins, sizes, 0 if step > 0 else None), _bound(ends, sizes, None)
+    begin, end = _common_bound(begins, sizes, 0 if step > 0 else None), _common_bound(ends, sizes, None)
     if step < 0:
-        begin = None if all(m == n - 1 for m, n in zip(begins, sizes)) else _bound(begins, sizes, 0)
-        end = None if all(n == -1 for n in ends) else _bound(ends, sizes, 0)
+        begin = None if all(m == n - 1 for m, n in zip(begins, sizes)) else _common_bound(begins, sizes, 0)
+        end = None if all(n == -1 for n in ends) else _common_bound(ends, sizes, 0)
     if begin is not False and end is not False:
         skipped = (None,) * axis
         if step == 1:
@@ -179,11 +179,11 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
         shape = tuple(tuple(n if i == axis else 1 for i in range(x.rank)) for n in counts)
         return x.then("slice_like", filled(b, shape, 0.0, "float32"), axes=(axis,))
     if is_dynamic(begins):
-        raise Refused("a range whose start depends on the sizes of the inputs")
+        raise Unsupported("a range whose start depends on the sizes of the inputs")
     return x.then("take", positions(b, counts, begins[0], step), axis=axis)
 
 
-def _bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
+def _common_bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
     """Return a position as one number for all trials, None for the end, or False if it differs."""
     if all(p == n for p, n in zip(places, sizes)):
         return default if default is not None else None
@@ -197,13 +197,13 @@ def _slice(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     starts, ends = c.ints("starts", 1), c.ints("ends", 2)
     if starts is None or ends is None:
-        raise Refused("starts or ends are missing")
+        raise Unsupported("starts or ends are missing")
     axes = c.fixed_ints("axes", 3) or tuple(range(len(starts[0])))
     steps = (c.fixed_ints("steps", 4) if c.since >= 10 else None) or (1,) * len(axes)
     if not len(starts[0]) == len(ends[0]) == len(axes) == len(steps) or 0 in steps:
-        raise Refused(f"starts {starts[0]}, ends {ends[0]}, axes {axes} and steps {steps} do not match")
+        raise Unsupported(f"starts {starts[0]}, ends {ends[0]}, axes {axes} and steps {steps} do not match")
     if x.known is not None and not x.trains:
-        return _sliced(b, x, starts, ends, axes, steps)
+        return _slice_known(b, x, starts, ends, axes, steps)
     for i, (axis, step) in enumerate(zip(axes, steps)):
         axis = normalize_axis(axis, x.rank)
         ranges = [
@@ -214,7 +214,7 @@ def _slice(c: NodeCall) -> OnnxValue:
     return x
 
 
-def _sliced(
+def _slice_known(
     b: GraphBuilder, x: OnnxValue, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]
 ) -> OnnxValue:
     """Slice known values; the ranges may be empty."""
@@ -245,7 +245,7 @@ def _with_node(
         begin, end, _ = slice(starts[0][0], ends[0][0]).indices(x.shapes[0][0])
         if begin >= end:
             return
-        node = b("slice_axis", _unknown(x), axis=0, begin=begin, end=end)
+        node = b("slice_axis", _as_runtime_value(x), axis=0, begin=begin, end=end)
         made.entry, made.scope = node.entry, node.scope
 
 
@@ -253,7 +253,7 @@ def _tile(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     repeats = c.ints("repeats", 1) or [()] * b.trials
     if len(repeats[0]) != x.rank or any(n < 1 for repeat in repeats for n in repeat):
-        raise Refused(f"repeats {repeats[0]} for {x.dims[0]}")
+        raise Unsupported(f"repeats {repeats[0]} for {x.dims[0]}")
     if all(repeat == repeats[0] for repeat in repeats):
         return b("tile", x, reps=repeats[0]) if max(repeats[0], default=1) > 1 else x
     for axis in range(x.rank):
@@ -270,15 +270,15 @@ def _expand(c: NodeCall) -> OnnxValue:
     wanted = c.ints("shape", 1) or []
     shapes = [common_shape(dims, target) for dims, target in zip(x.dims, wanted)]
     if math.prod(shapes[0]) > 2**40:
-        raise Refused(f"an array of shape {shapes[0]}")
+        raise Unsupported(f"an array of shape {shapes[0]}")
     return expand(x, tuple(shapes))
 
 
-def _of_shape(c: NodeCall) -> OnnxValue:
+def _constant_of_shape(c: NodeCall) -> OnnxValue:
     shapes = c.ints("shape", 0) or []
     value = c.read(c.attrs["value"]) if "value" in c.attrs else torch.zeros(1)
     if value.numel() != 1:
-        raise Refused(f"value has {value.numel()} elements, expected one")
+        raise Unsupported(f"value has {value.numel()} elements, expected one")
     dtype = str(value.dtype).removeprefix("torch.")
     if any(0 in s for s in shapes):
         return c.b.from_trials(
@@ -288,7 +288,7 @@ def _of_shape(c: NodeCall) -> OnnxValue:
             ]
         )
     if any(n < 0 for s in shapes for n in s):
-        raise Refused(f"shape {shapes[0]}")
+        raise Unsupported(f"shape {shapes[0]}")
     return filled(c.b, shapes, float(value), dtype)
 
 
@@ -297,13 +297,13 @@ def _range(c: NodeCall) -> OnnxValue:
     start, limit, delta = c.x, c.value(1), c.value(2)
     first, last, step = b.values_per_trial(start), b.values_per_trial(limit), b.values_per_trial(delta)
     if first is None or last is None or step is None:
-        raise Refused("start, limit or delta depends on the data")
+        raise Unsupported("start, limit or delta depends on the data")
     if b.constant_value(delta) is None:
-        raise Refused("delta depends on the sizes of the inputs")
+        raise Unsupported("delta depends on the sizes of the inputs")
     gap = float(step[0])
     counts = tuple(max(0, math.ceil((float(m) - float(n)) / gap)) for m, n in zip(last, first))
     if max(counts) > MAX_LENGTH or min(counts) == 0:
-        raise Refused(f"{counts[0]} elements")
+        raise Unsupported(f"{counts[0]} elements")
     if is_dynamic(counts) and b.constant_value(start) is None:
         line = positions(b, counts, 0, 1, start.dtype)
         return line * gap + start
@@ -330,7 +330,7 @@ def _pad(c: NodeCall) -> OnnxValue:
         value = float(b.required_constant(c.value(2), "constant_value"))
     indices = [normalize_axis(a, x.rank) for a in axes] if axes is not None else list(range(x.rank))
     if any(len(p) != 2 * len(indices) for p in pads):
-        raise Refused(f"pads {pads[0]} for {len(indices)} axes")
+        raise Unsupported(f"pads {pads[0]} for {len(indices)} axes")
     half = len(indices)
     widths = {a: (tuple(p[i] for p in pads), tuple(p[i + half] for p in pads)) for i, a in enumerate(indices)}
     return padded(x, widths, mode, value)
@@ -367,7 +367,7 @@ def _padded_axis(x: OnnxValue, axis: int, before: Sizes, after: Sizes, mode: str
         if not any(counts):
             continue
         if any(n == 0 for n in counts):
-            raise Refused("pads that are 0 only for some sizes of the inputs")
+            raise Unsupported("pads that are 0 only for some sizes of the inputs")
         if mode == "constant":
             shape = tuple((*s[:axis], n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts))
             piece = filled(b, shape, value, x.dtype)
@@ -386,7 +386,7 @@ def _mirrored(x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str)
         )
         return expand(one, tuple((*s[:axis], n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts)))
     if any(n >= size for n, size in zip(counts, sizes)):
-        raise Refused(f"pads of {counts[0]} elements, as many as the axis has")
+        raise Unsupported(f"pads of {counts[0]} elements, as many as the axis has")
     if mode == "wrap":
         return cut(
             x,
@@ -418,16 +418,16 @@ def _one_hot(c: NodeCall) -> OnnxValue:
 def _eye_like(c: NodeCall) -> OnnxValue:
     rows, columns, k = c.x.size(0), c.x.size(1), c.attrs["k"]
     if rows is None or columns is None or rows * columns > 2**24:
-        raise Refused("a matrix whose size is open")
+        raise Unsupported("a matrix whose size is open")
     dtype = DTYPES.get(c.attrs["dtype"], "float32") if "dtype" in c.attrs else c.x.dtype
     line = torch.arange(columns) - torch.arange(rows).unsqueeze(1)
     return c.b.constant((line == k).float(), dtype)
 
 
-def _blocks(c: NodeCall) -> OnnxValue:
+def _rearrange_blocks(c: NodeCall) -> OnnxValue:
     b, x, size = c.b, c.x, c.attrs["blocksize"]
     if size < 1:
-        raise Refused(f"blocksize {size}")
+        raise Unsupported(f"blocksize {size}")
     if c.kind == "SpaceToDepth" and c.attrs.get("mode", "DCR") == "CRD":
         apart = reshape(x, tuple((n, d, h // size, size, w // size, size) for n, d, h, w in x.shapes))
         turned = transpose(apart, (0, 1, 3, 5, 2, 4))
@@ -446,7 +446,7 @@ def _col2im(c: NodeCall) -> OnnxValue:
     size, block = c.fixed_ints("image_shape", 1) or (), c.fixed_ints("block_shape", 2) or ()
     pads = tuple(a.get("pads") or (0,) * 4)
     if len(size) != 2 or len(block) != 2 or pads[:2] != pads[2:]:
-        raise Refused(f"blocks {block} of images {size} with pads {pads}")
+        raise Unsupported(f"blocks {block} of images {size} with pads {pads}")
     return b(
         "col2im",
         c.x,
@@ -458,7 +458,7 @@ def _col2im(c: NodeCall) -> OnnxValue:
     )
 
 
-def _center(c: NodeCall) -> OnnxValue:
+def _center_crop_pad(c: NodeCall) -> OnnxValue:
     x = c.x
     wanted = c.ints("shape", 1) or []
     axes = [normalize_axis(a, x.rank) for a in c.attrs.get("axes") or range(x.rank)]
@@ -473,12 +473,12 @@ def _center(c: NodeCall) -> OnnxValue:
 
 
 TABLE: dict[str, Translator] = {
-    "CenterCropPad": _center,
+    "CenterCropPad": _center_crop_pad,
     "Col2Im": _col2im,
     "Concat": _concat,
     "Constant": _constant,
-    "ConstantOfShape": _of_shape,
-    "DepthToSpace": _blocks,
+    "ConstantOfShape": _constant_of_shape,
+    "DepthToSpace": _rearrange_blocks,
     "Expand": _expand,
     "EyeLike": _eye_like,
     "Flatten": _flatten,
@@ -489,7 +489,7 @@ TABLE: dict[str, Translator] = {
     "Shape": _shape,
     "Size": _size,
     "Slice": _slice,
-    "SpaceToDepth": _blocks,
+    "SpaceToDepth": _rearrange_blocks,
     "Split": _split,
     "Squeeze": lambda c: squeeze(c.x, c.fixed_ints("axes", 1)),
     "Tile": _tile,

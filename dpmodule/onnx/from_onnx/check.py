@@ -315,7 +315,7 @@ _MAX_SHOWN = 60
 """Maximal number of problems that a message lists."""
 
 
-class Refused(Exception):
+class Unsupported(Exception):
     """Raised by a translator that cannot express a node; the text gives the reason."""
 
 
@@ -346,7 +346,7 @@ class Problems:
         raise FileFormatError(f"{self.path}: this ONNX file cannot be imported:\n{lines}")
 
 
-# models of opsets before 7, upgrade_model by the converter of the package onnx
+# models of opsets before 7, upgraded by the converter of the package onnx
 
 _TARGET = OLDEST[""]
 

@@ -10,7 +10,7 @@ import torch
 from ...graph import Entry, Graph, Node
 from ...ops import get
 from .build import GraphBuilder, GraphScope, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .index import selected
 from .shape_helpers import MAX_LENGTH, move_axis, normalize_axis, positions, squeeze, unsqueeze
 from .value import Dims, OnnxValue, Sizes
@@ -45,7 +45,7 @@ def _loop(c: NodeCall) -> list[Any]:
     counts = _counts(b, c.maybe(0))
     begins = None if c.maybe(1) is None else b.constant_value(c.value(1))
     if counts is not None and min(counts) < 1:
-        raise Refused("a loop without steps")
+        raise Unsupported("a loop without steps")
     always_begins = c.maybe(1) is None or (begins is not None and bool(begins))
     if counts is not None and max(counts) <= MAX_LENGTH and always_begins and id(graph) not in b.may_end:
         result = _counted(c, graph, states, counts)
@@ -68,7 +68,7 @@ def _counted(c: NodeCall, graph: Any, states: list[OnnxValue], counts: tuple[int
 
     try:
         collected, last = scan_steps(b, [positions(b, counts)], states, step)
-    except Refused:
+    except Unsupported:
         if always == [False]:
             return None
         raise
@@ -105,7 +105,7 @@ def _conditional(
 
 def _scan(c: NodeCall) -> list[Any]:
     if c.since < 9:
-        raise Refused("a Scan of opset 8")
+        raise Unsupported("a Scan of opset 8")
     b, a, graph = c.b, c.attrs, c.attrs["body"]
     count = a["num_scan_inputs"]
     total = len(c.inputs) - count
@@ -135,14 +135,14 @@ def _scan(c: NodeCall) -> list[Any]:
 
 def _items(c: NodeCall) -> list[OnnxValue]:
     if not c.inputs or not isinstance(c.inputs[0], list):
-        raise Refused("its input is not a sequence of known length")
+        raise Unsupported("its input is not a sequence of known length")
     return list(c.inputs[0])
 
 
 def _place(c: NodeCall, number: int, length: int) -> int:
     position = int(c.b.required_constant(c.value(number), "position"))
     if not -length <= position < max(length, 1):
-        raise Refused(f"position {position} of a sequence of {length}")
+        raise Unsupported(f"position {position} of a sequence of {length}")
     return position % length if length else 0
 
 
@@ -155,7 +155,7 @@ def _insert(c: NodeCall) -> list[Any]:
     items = _items(c)
     position = int(c.b.required_constant(c.value(2), "position")) if c.has(2) else len(items)
     if not -len(items) <= position <= len(items):
-        raise Refused(f"position {position} of a sequence of {len(items)}")
+        raise Unsupported(f"position {position} of a sequence of {len(items)}")
     items.insert(position, c.value(1))
     return [items]
 
@@ -178,16 +178,16 @@ def _split_to_sequence(c: NodeCall) -> list[Any]:
     axis = normalize_axis(c.attrs["axis"], x.rank)
     whole = x.size(axis)
     if whole is None:
-        raise Refused("a sequence whose length depends on the sizes of the inputs")
+        raise Unsupported("a sequence whose length depends on the sizes of the inputs")
     given = c.maybe(1)
     sizes = [1] if given is None else list(b.integers(given, "split")[0])
     if given is None or given.is_scalar:
         step = max(1, sizes[0])
         if whole > 4096 * step:
-            raise Refused(f"a sequence of {-(-whole // step)} arrays, at max_steps 4096")
+            raise Unsupported(f"a sequence of {-(-whole // step)} arrays, expected at most 4096")
         sizes = [min(sizes[0], whole - i) for i in range(0, whole, step)]
     if sum(sizes) != whole or min(sizes) < 1 or len(sizes) > 4096:
-        raise Refused(f"split {sizes[:16]} of an axis of {whole} elements")
+        raise Unsupported(f"split {sizes[:16]} of an axis of {whole} elements")
     indices = [sum(sizes[:i]) for i in range(len(sizes))]
     items = [b("slice_axis", x, axis=axis, begin=p, end=p + n) for p, n in zip(indices, sizes)]
     if given is None and not c.attrs["keepdims"]:
@@ -266,13 +266,13 @@ def _outer_value(b: GraphBuilder, scope: GraphScope, node: Node) -> OnnxValue:
             result = OnnxValue(b, ((1,),) * b.trials, "float32", outer)
             result.scope, result.trains = b.scope, True
             return result
-    raise Refused(f"a body reads {node.name!r}, which is not defined")
+    raise Unsupported(f"a body reads {node.name!r}, which is not defined")
 
 
 def _checked_state(b: GraphBuilder, old: OnnxValue, new: OnnxValue) -> OnnxValue:
     """Return a state after a step, checked against the state before."""
     if new.shapes != old.shapes:
-        raise Refused(f"a state changes its shape from {old.dims[0]} to {new.dims[0]}")
+        raise Unsupported(f"a state changes its shape from {old.dims[0]} to {new.dims[0]}")
     return new.cast(old.dtype)
 
 
@@ -380,7 +380,7 @@ def while_true(
         held = [_placeholder(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
         outs, news = step(held)
         if outs and limit is None:
-            raise Refused("a loop that collects results has no maximal number of steps")
+            raise Unsupported("a loop that collects results has no maximal number of steps")
         results = [*outs, *(_checked_state(b, old, new) for old, new in zip(held, news))]
         labels = [f"{b.label}_step{i}" for i in range(len(results))]
         graph = _with_all_variables_read(b, graph_of(b, results, labels), held, results, labels)
@@ -448,7 +448,7 @@ def branch(
         locs.append(_located(b, graph, scope, [], values))
     for one, other in zip(outs[1], outs[2]):
         if one.shapes != other.shapes or one.dtype != other.dtype:
-            raise Refused(
+            raise Unsupported(
                 f"its branches give {one.dims[0]} of {one.dtype} and {other.dims[0]} of {other.dtype}"
             )
     params = {

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .index import selected
 from .shape_helpers import (
     expand,
@@ -50,7 +50,7 @@ class _ResizedAxis:
             return line * 0
         if mode in ("half_pixel", "pytorch_half_pixel"):
             return (line + 0.5) / scale - 0.5
-        raise Refused(f"coordinate_transformation_mode {mode!r}")
+        raise Unsupported(f"coordinate_transformation_mode {mode!r}")
 
     def nearest(self, trial: int) -> torch.Tensor:
         """Return the index of the source element of each element of the result."""
@@ -63,14 +63,14 @@ class _ResizedAxis:
             "ceil": torch.ceil,
         }
         if mode not in functions:
-            raise Refused(f"nearest_mode {mode!r}")
+            raise Unsupported(f"nearest_mode {mode!r}")
         return functions[mode](source).long().clamp(0, self.before[trial] - 1)
 
     def matrix(self) -> torch.Tensor:
         """Return the interpolation weights (result, data) of an axis of constant size."""
         n, m = self.before[0], self.after[0]
         if n * m > _MATRIX:
-            raise Refused(f"an axis of {n} elements resized to {m}")
+            raise Unsupported(f"an axis of {n} elements resized to {m}")
         indices = self.source_positions(0).unsqueeze(1)
         is_cubic = self._a["mode"] == "cubic"
         shrink = min(self._scales[0], 1.0) if self._a.get("antialias") else 1.0
@@ -103,7 +103,9 @@ def _defaults(c: NodeCall) -> dict[str, Any]:
     return results
 
 
-def _wanted(c: NodeCall, rank: int, attrs: dict[str, Any]) -> tuple[list[int], list[tuple[float, ...]], Any]:
+def _target_sizes(
+    c: NodeCall, rank: int, attrs: dict[str, Any]
+) -> tuple[list[int], list[tuple[float, ...]], Any]:
     """Return the axes, their factors in every trial, and the sizes if the file gives them."""
     b = c.b
     axes = [normalize_axis(n, rank) for n in attrs.get("axes") or range(rank)]
@@ -114,53 +116,53 @@ def _wanted(c: NodeCall, rank: int, attrs: dict[str, Any]) -> tuple[list[int], l
     if given is not None:
         numbers = b.values_per_trial(given)
         if numbers is None:
-            raise Refused("scales depend on the data")
+            raise Unsupported("scales depend on the data")
         return axes, [tuple(t.reshape(-1).tolist()) for t in numbers], None
     sizes = None if c.maybe(3) is None else b.integers(c.value(3), "sizes")
     if sizes is None:
-        raise Refused("neither scales nor sizes are given")
+        raise Unsupported("neither scales nor sizes are given")
     if attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Refused(f"keep_aspect_ratio_policy {attrs['keep_aspect_ratio_policy']!r}")
+        raise Unsupported(f"keep_aspect_ratio_policy {attrs['keep_aspect_ratio_policy']!r}")
     return axes, [], sizes
 
 
 def _resize(c: NodeCall) -> OnnxValue:
     x, attrs = c.x, _defaults(c)
-    axes, factors, sizes = _wanted(c, x.rank, attrs)
+    axes, factors, sizes = _target_sizes(c, x.rank, attrs)
     resized_axes: dict[int, _ResizedAxis] = {}
     for i, axis in enumerate(axes):
         before = x.axis(axis)
         if sizes is None:
             if any(len(f) != len(axes) or not 0 < f[i] < 2**20 for f in factors):
-                raise Refused(f"scales {factors[0]} for {len(axes)} axes")
+                raise Unsupported(f"scales {factors[0]} for {len(axes)} axes")
             scales = tuple(f[i] for f in factors)
             after = tuple(math.floor(n * s) for n, s in zip(before, scales))
         else:
             if any(len(s) != len(axes) for s in sizes):
-                raise Refused(f"sizes {sizes[0]} for {len(axes)} axes")
+                raise Unsupported(f"sizes {sizes[0]} for {len(axes)} axes")
             after = tuple(s[i] for s in sizes)
             scales = tuple(m / n for m, n in zip(after, before))
         if min(after) < 1 or max(after) > 2**20:
-            raise Refused(f"an axis of {before[0]} elements resized to {after[0]}")
+            raise Unsupported(f"an axis of {before[0]} elements resized to {after[0]}")
         if after != before:
             resized_axes[axis] = _ResizedAxis(before, after, scales, attrs)
-    return _apply(c.b, x, resized_axes, attrs)
+    return _resize_axes(c.b, x, resized_axes, attrs)
 
 
-def _apply(
+def _resize_axes(
     b: GraphBuilder, x: OnnxValue, resized_axes: dict[int, _ResizedAxis], attrs: dict[str, Any]
 ) -> OnnxValue:
     if attrs["mode"] == "nearest":
         for axis, resized_axis in resized_axes.items():
-            x = _nearest(b, x, axis, resized_axis)
+            x = _resize_nearest(b, x, axis, resized_axis)
         return x
     if attrs["mode"] not in ("linear", "cubic"):
-        raise Refused(f"mode {attrs['mode']!r}")
+        raise Unsupported(f"mode {attrs['mode']!r}")
     if any(
         is_dynamic(resized_axis.before) or is_dynamic(resized_axis.after)
         for resized_axis in resized_axes.values()
     ):
-        return _like(b, x, resized_axes, attrs)
+        return _resize_open_axes(b, x, resized_axes, attrs)
     for axis, resized_axis in resized_axes.items():
         matrix = b.constant(resized_axis.matrix().t().contiguous(), x.dtype)
         order = [i for i in range(x.rank) if i != axis] + [axis]
@@ -169,7 +171,7 @@ def _apply(
     return x
 
 
-def _nearest(b: GraphBuilder, x: OnnxValue, axis: int, resized_axis: _ResizedAxis) -> OnnxValue:
+def _resize_nearest(b: GraphBuilder, x: OnnxValue, axis: int, resized_axis: _ResizedAxis) -> OnnxValue:
     indices = [resized_axis.nearest(w) for w in range(b.trials)]
     times = resized_axis.after[0] // resized_axis.before[0]
     if times > 1 and all(
@@ -185,11 +187,11 @@ def _nearest(b: GraphBuilder, x: OnnxValue, axis: int, resized_axis: _ResizedAxi
         nothing = (None,) * axis
         return b("slice", x, begin=(*nothing, begin), end=(*nothing, None), step=(*nothing, step))
     if is_dynamic(resized_axis.before) or is_dynamic(resized_axis.after):
-        raise Refused("an axis of open size, resized by a factor that is not an integer")
+        raise Unsupported("an axis of open size, resized by a factor that is not an integer")
     return b("take", x, b.constant(indices[0]), axis=axis)
 
 
-def _like(
+def _resize_open_axes(
     b: GraphBuilder, x: OnnxValue, resized_axes: dict[int, _ResizedAxis], attrs: dict[str, Any]
 ) -> OnnxValue:
     """Resize images of open sizes."""
@@ -201,7 +203,7 @@ def _like(
         and set(resized_axes) <= {2, 3}
     )
     if not plain or mode not in ("half_pixel", "pytorch_half_pixel", "align_corners"):
-        raise Refused(f"mode {attrs['mode']} with {mode} for axes of open sizes")
+        raise Unsupported(f"mode {attrs['mode']} with {mode} for axes of open sizes")
     after = tuple(
         (
             1,
@@ -217,7 +219,7 @@ def _like(
 def _grid(c: NodeCall) -> OnnxValue:
     x, grid, a = c.x, c.value(1), c.attrs
     if x.rank != 4:
-        raise Refused(f"data of shape {x.dims[0]}, expected images")
+        raise Unsupported(f"data of shape {x.dims[0]}, expected images")
     mode = {"linear": "bilinear", "cubic": "bicubic"}.get(a["mode"], a["mode"])
     options = {"padding_mode": a["padding_mode"], "align_corners": bool(a["align_corners"])}
     return c.b("_grid_sample", x, grid, mode=mode, **options)
@@ -229,7 +231,7 @@ def _grid(c: NodeCall) -> OnnxValue:
 def _roi_align(c: NodeCall) -> OnnxValue:
     b, x, rois, index, a = c.b, c.x, c.value(1), c.value(2), c.attrs
     if a["mode"] != "avg":
-        raise Refused(f"mode {a['mode']!r}")
+        raise Unsupported(f"mode {a['mode']!r}")
     joined = b("Concat", unsqueeze(index.cast(rois.dtype), [1]), rois, dim=1)
     return b(
         "_contrib_ROIAlign",
@@ -275,7 +277,7 @@ def _suppression(c: NodeCall) -> OnnxValue:
         else float(b.required_constant(c.value(4), "score_threshold").reshape(-1)[0])
     )
     if max_boxes < 1 or boxes.rank != 3 or scores.rank != 3:
-        raise Refused(f"{max_boxes} boxes of a class out of {boxes.dims[0]} with scores {scores.dims[0]}")
+        raise Unsupported(f"{max_boxes} boxes of a class out of {boxes.dims[0]} with scores {scores.dims[0]}")
     shapes = tuple((*s, 1) for s in scores.shapes)
     indices = reshape(positions(b, scores.axis(2), dtype="float32"), tuple((1, 1, s[2], 1) for s in shapes))
     corners = unsqueeze(_corners(b, boxes, bool(c.attrs["center_point_box"])), [1])

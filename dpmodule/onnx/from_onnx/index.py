@@ -8,7 +8,7 @@ import torch
 
 from .array import cut
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .shape_helpers import expand, normalize_axis, positions, reshape, squeeze
 from .value import Dims, OnnxValue, Sizes
 
@@ -19,12 +19,12 @@ def _gather(c: NodeCall) -> OnnxValue:
     b, x, index = c.b, c.x, c.value(1)
     axis = normalize_axis(c.attrs["axis"], x.rank)
     if x.known is not None and not x.trains and x.entry is not None and index.rank <= 1:
-        return _picked(b, x, index)
+        return _select_sizes(b, x, index)
     if index.is_scalar and b.constant_value(index) is not None:
         position = int(b.required_constant(index, "indices"))
         size = x.size(axis)
         if size is not None and not -size <= position < size:
-            raise Refused(f"position {position} of an axis of {size} elements")
+            raise Unsupported(f"position {position} of an axis of {size} elements")
         end = None if position == -1 else position + 1
         return squeeze(b("slice_axis", x, axis=axis, begin=position, end=end), [axis])
     known = None if index.known is None else b.constant_value(index)
@@ -33,7 +33,7 @@ def _gather(c: NodeCall) -> OnnxValue:
     return squeeze(result, [axis]) if index.is_scalar else result
 
 
-def _picked(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
+def _select_sizes(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
     """Select sizes of a shape."""
     indices = b.integers(index, "indices")
     result = b.from_trials(
@@ -47,7 +47,7 @@ def _picked(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
     return result
 
 
-def _wrapped(b: GraphBuilder, index: OnnxValue, sizes: Sizes) -> OnnxValue:
+def _non_negative(b: GraphBuilder, index: OnnxValue, sizes: Sizes) -> OnnxValue:
     """Convert negative positions to positive ones."""
     known = None if index.known is None else b.constant_value(index)
     if known is not None and int(known.min()) >= 0:
@@ -62,19 +62,19 @@ def _gather_nd(c: NodeCall) -> OnnxValue:
     skipped = c.attrs.get("batch_dims", 0)
     width = index.size(index.rank - 1)
     if width is None:
-        raise Refused("indices address an open number of axes")
+        raise Unsupported("indices address an open number of axes")
     parts = [
-        _wrapped(b, b("slice_axis", index, axis=index.rank - 1, begin=i, end=i + 1), x.axis(skipped + i))
+        _non_negative(b, b("slice_axis", index, axis=index.rank - 1, begin=i, end=i + 1), x.axis(skipped + i))
         for i in range(width)
     ]
-    front = [_line(b, index, axis) for axis in range(skipped)]
+    front = [_axis_positions(b, index, axis) for axis in range(skipped)]
     rows = [b("expand_dims", squeeze(p, [p.rank - 1]) if p.rank > 1 else p, axis=0) for p in (*front, *parts)]
     joined = rows[0] if len(rows) == 1 else b("Concat", *rows, dim=0)
     result: OnnxValue = b("gather_nd", x, joined)
     return result.as_scalar(index.rank == 1 and width == x.rank)
 
 
-def _line(b: GraphBuilder, like: OnnxValue, axis: int) -> OnnxValue:
+def _axis_positions(b: GraphBuilder, like: OnnxValue, axis: int) -> OnnxValue:
     """Return the positions 0, 1, ... along an axis of `like`."""
     shape = tuple((*s[:-1], 1) for s in like.shapes)
     line = positions(b, like.axis(axis))
@@ -82,7 +82,7 @@ def _line(b: GraphBuilder, like: OnnxValue, axis: int) -> OnnxValue:
     return expand(reshape(line, wide), shape)
 
 
-def _by_positions(b: GraphBuilder, index: OnnxValue, axis: int) -> list[OnnxValue]:
+def _positions_per_axis(b: GraphBuilder, index: OnnxValue, axis: int) -> list[OnnxValue]:
     """Return the positions along each axis for an index along one of them, of shape (1, ...) each."""
     results = []
     for i in range(index.rank):
@@ -98,12 +98,12 @@ def _by_positions(b: GraphBuilder, index: OnnxValue, axis: int) -> list[OnnxValu
 def _gather_elements(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     axis = normalize_axis(c.attrs["axis"], x.rank)
-    index = _wrapped(b, c.value(1), x.axis(axis))
-    parts = _by_positions(b, index, axis)
+    index = _non_negative(b, c.value(1), x.axis(axis))
+    parts = _positions_per_axis(b, index, axis)
     return b("gather_nd", x, parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0))
 
 
-def _shape(x: OnnxValue) -> Dims:
+def _shape_or_zeros(x: OnnxValue) -> Dims:
     """Return a shape with 0 for open sizes."""
     return tuple(x.size(i) or 0 for i in range(len(x.shapes[0])))
 
@@ -111,28 +111,28 @@ def _shape(x: OnnxValue) -> Dims:
 def _scatter_elements(c: NodeCall) -> OnnxValue:
     b, x, updates = c.b, c.x, c.value(2)
     if c.attrs.get("reduction", "none") != "none":
-        raise Refused(f"reduction {c.attrs['reduction']!r}")
+        raise Unsupported(f"reduction {c.attrs['reduction']!r}")
     axis = normalize_axis(c.attrs["axis"], x.rank)
-    parts = _by_positions(b, _wrapped(b, c.value(1), x.axis(axis)), axis)
+    parts = _positions_per_axis(b, _non_negative(b, c.value(1), x.axis(axis)), axis)
     joined = parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0)
-    return b("_scatter_set_nd", x, updates, joined, shape=_shape(x))
+    return b("_scatter_set_nd", x, updates, joined, shape=_shape_or_zeros(x))
 
 
 def _scatter_nd(c: NodeCall) -> OnnxValue:
     b, x, index, updates = c.b, c.x, c.value(1), c.value(2)
     if c.attrs.get("reduction", "none") != "none":
-        raise Refused(f"reduction {c.attrs['reduction']!r}")
+        raise Unsupported(f"reduction {c.attrs['reduction']!r}")
     whole = _whole_ranges(b, x, index)
     if whole is not None:
         return _assigned(b, x, updates, whole)
     width = index.size(index.rank - 1) or 0
     rows = [
-        _wrapped(b, b("slice_axis", index, axis=index.rank - 1, begin=i, end=i + 1), x.axis(i))
+        _non_negative(b, b("slice_axis", index, axis=index.rank - 1, begin=i, end=i + 1), x.axis(i))
         for i in range(width)
     ]
     flat = [b("expand_dims", squeeze(r, [r.rank - 1]) if r.rank > 1 else r, axis=0) for r in rows]
     joined = flat[0] if len(flat) == 1 else b("Concat", *flat, dim=0)
-    return b("_scatter_set_nd", x, updates, joined, shape=_shape(x))
+    return b("_scatter_set_nd", x, updates, joined, shape=_shape_or_zeros(x))
 
 
 def _whole_ranges(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> list[tuple[int, int]] | None:
@@ -165,7 +165,7 @@ def _top_k(c: NodeCall) -> list[OnnxValue]:
     k = c.attrs["k"] if "k" in c.attrs else b.integers(c.value(1), "k")[0][0]
     if "k" not in c.attrs and len(set(b.integers(c.value(1), "k"))) > 1:
         if tuple(n[0] for n in b.integers(c.value(1), "k")) != x.axis(axis):
-            raise Refused("k depends on the sizes of the inputs")
+            raise Unsupported("k depends on the sizes of the inputs")
         ascending = not c.attrs.get("largest", 1)
         order = b("argsort", x, axis=axis, is_ascend=ascending, dtype="int64")
         return [b("sort", x, axis=axis, is_ascend=ascending), order]
@@ -188,7 +188,7 @@ def _compress(c: NodeCall) -> OnnxValue:
         x = reshape(x, tuple((math.prod(s),) for s in x.shapes))
     axis = normalize_axis(c.attrs.get("axis", 0), x.rank)
     if axis:
-        raise Refused("it selects along an axis other than the first")
+        raise Unsupported("it selects along an axis other than the first")
     known = b.constant_value(keep)
     if known is not None:
         indices = torch.nonzero(known).reshape(-1)

@@ -10,7 +10,7 @@ import torch
 
 from .array import padded
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .shape_helpers import filled, fold, normalize_axis, reshape, unsqueeze
 from .value import OnnxValue, Sizes
 
@@ -27,11 +27,11 @@ class _ConvWindow:
         self.dilate = tuple(a.get("dilations") or (1,) * count)
         pads = tuple(a.get("pads") or (0,) * 2 * count)
         if {len(self.stride), len(self.dilate), len(pads) / 2} != {count} or c.x.rank != count + 2:
-            raise Refused(
+            raise Unsupported(
                 f"kernel {kernel}, strides {self.stride}, dilations {self.dilate} and pads {pads} for {c.x.dims[0]}"
             )
         if min((*kernel, *self.stride, *self.dilate), default=1) < 1:
-            raise Refused(
+            raise Unsupported(
                 f"kernel {kernel}, strides {self.stride} and dilations {self.dilate} must be at least 1"
             )
         self.before, self.after = pads[:count], pads[count:]
@@ -47,7 +47,7 @@ class _ConvWindow:
         for i, (k, s, d) in enumerate(zip(self.kernel, self.stride, self.dilate)):
             totals = {max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n) for n in x.axis(i + 2)}
             if len(totals) > 1:
-                raise Refused("auto_pad with padding that depends on the sizes of the inputs")
+                raise Unsupported("auto_pad with padding that depends on the sizes of the inputs")
             total = totals.pop()
             half = -(-total // 2) if is_lower else total // 2
             before.append(half)
@@ -73,10 +73,10 @@ class _ConvWindow:
 def _filter_sizes(c: NodeCall, weight: OnnxValue) -> tuple[int, ...]:
     sizes = [weight.size(i) for i in range(weight.rank)]
     if weight.rank < 3 or None in sizes or weight.rank != c.x.rank:
-        raise Refused(f"weights of shape {weight.dims[0]} for data of {c.x.dims[0]}")
+        raise Unsupported(f"weights of shape {weight.dims[0]} for data of {c.x.dims[0]}")
     given = c.attrs.get("kernel_shape")
     if given and tuple(given) != tuple(sizes[2:]):
-        raise Refused(f"kernel_shape {tuple(given)} for weights of {weight.dims[0]}")
+        raise Unsupported(f"kernel_shape {tuple(given)} for weights of {weight.dims[0]}")
     return tuple(n or 0 for n in sizes)
 
 
@@ -122,7 +122,9 @@ def _deconv(c: NodeCall) -> OnnxValue:
                 for n in x.axis(i + 2)
             }
             if len(outs) > 1 or min(outs) <= -window.stride[i]:
-                raise Refused("output_shape or auto_pad with padding that depends on the sizes of the inputs")
+                raise Unsupported(
+                    "output_shape or auto_pad with padding that depends on the sizes of the inputs"
+                )
             total = outs.pop()
             if total < 0:
                 extra, total = (*extra[:i], extra[i] - total, *extra[i + 1 :]), 0
@@ -130,7 +132,7 @@ def _deconv(c: NodeCall) -> OnnxValue:
             before[i], after[i] = half, total - half
     common = tuple(min(m, n) for m, n in zip(before, after))
     if min(common) < 0:
-        raise Refused(f"negative pads {before} and {after}")
+        raise Unsupported(f"negative pads {before} and {after}")
     bias = [c.value(2)] if c.maybe(2) is not None else []
     result = b(
         "Deconvolution",
@@ -160,13 +162,13 @@ def _without_auto(c: NodeCall) -> NodeCall:
 
 def _pool(c: NodeCall) -> list[OnnxValue]:
     if len(c.used) > 1 and c.used[1]:
-        raise Refused("its output of positions is read")
+        raise Unsupported("its output of positions is read")
     b, x, a = c.b, c.x, c.attrs
     kind = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp"}[c.kind]
     window = _ConvWindow(c, tuple(a["kernel_shape"]))
     whole = bool(a.get("ceil_mode"))
     if whole:
-        whole = _widen(window, x)
+        whole = _extend_padding(window, x)
     options: dict[str, Any] = {"kernel": window.kernel, "stride": window.stride}
     if kind == "lp":
         x, kind = x.apply("abs") ** float(a["p"]), "sum"
@@ -201,7 +203,7 @@ def _small(
     return b("Pooling", x, pool_type=kind, pad=pad, **options, **more)
 
 
-def _widen(window: _ConvWindow, x: OnnxValue) -> bool:
+def _extend_padding(window: _ConvWindow, x: OnnxValue) -> bool:
     """Extend the padding after the data for a rounded-up number of windows; return True if any was extended."""
     after = list(window.after)
     for i, (k, s, d) in enumerate(zip(window.kernel, window.stride, window.dilate)):
@@ -213,7 +215,7 @@ def _widen(window: _ConvWindow, x: OnnxValue) -> bool:
                 steps -= 1
             more.add(max(0, steps * s - length))
         if len(more) > 1:
-            raise Refused("ceil_mode with a number of windows that depends on the sizes of the inputs")
+            raise Unsupported("ceil_mode with a number of windows that depends on the sizes of the inputs")
         after[i] += more.pop()
     grew = tuple(after) != window.after
     window.after = tuple(after)
@@ -236,7 +238,7 @@ def _average(
     shape = tuple((1, 1, *s[2:]) for s in x.shapes)
     window.before, window.after = before, after
     if counts_pads:
-        raise Refused("ceil_mode with count_include_pad")
+        raise Unsupported("ceil_mode with count_include_pad")
     ones = window.pad(b, filled(b, shape, 1.0, x.dtype), 0.0)
     number = _small(b, ones, "sum", options, (0,) * len(before), True)
     return b("broadcast_div", total, number)
@@ -245,7 +247,7 @@ def _average(
 def _dilated(b: GraphBuilder, window: _ConvWindow, x: OnnxValue, kind: str, counts_pads: bool) -> OnnxValue:
     """Pool over dilated windows: the maximum of shifted images, one for each element of a window."""
     if math.prod(window.kernel) > 64 or (kind != "max" and not (counts_pads or not any(window.before))):
-        raise Refused(f"dilations {window.dilate} of a window of {window.kernel}")
+        raise Unsupported(f"dilations {window.dilate} of a window of {window.kernel}")
     x = window.pad(b, x, _LOWEST.get(x.dtype, 0.0) if kind == "max" else 0.0)
     parts = []
     for indices in itertools.product(*map(range, window.kernel)):
@@ -285,10 +287,10 @@ def _is_variable(value: OnnxValue) -> bool:
 def _batch(c: NodeCall) -> list[OnnxValue]:
     b, x, a = c.b, c.x, c.attrs
     if any(c.used[1:]) and c.since < 14:
-        raise Refused("its outputs of running averages are read")
+        raise Unsupported("its outputs of running averages are read")
     scale, shift, mean, variance = (c.value(i) for i in range(1, 5))
     if a.get("spatial", 1) != 1:
-        raise Refused("spatial is 0")
+        raise Unsupported("spatial is 0")
     vectors = all(v.trains or v.known is not None for v in (scale, shift))
     if vectors and all(v.trains and _is_variable(v) for v in (mean, variance)):
         result = b(
@@ -314,7 +316,7 @@ def _instance(c: NodeCall) -> OnnxValue:
     return c.b("InstanceNorm", c.x, c.value(1), c.value(2), eps=c.attrs["epsilon"])
 
 
-def _centred(
+def _normalized(
     b: GraphBuilder, x: OnnxValue, axes: list[int], epsilon: float
 ) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
     """Return the normalized data, the mean and the reciprocal of the standard deviation."""
@@ -334,7 +336,7 @@ def _layer(c: NodeCall) -> list[OnnxValue]:
             return [b("LayerNorm", x, scale, zeros, eps=epsilon)]
         if shift.shapes == scale.shapes:
             return [b("LayerNorm", x, scale, shift, eps=epsilon)]
-    result, mean, inverse = _centred(b, x, list(range(axis, x.rank)), epsilon)
+    result, mean, inverse = _normalized(b, x, list(range(axis, x.rank)), epsilon)
     result = result * scale
     return [result if shift is None else result + shift, mean, inverse]
 
@@ -352,12 +354,12 @@ def _group(c: NodeCall) -> OnnxValue:
     b, x, groups = c.b, c.x, c.attrs["num_groups"]
     channels = x.size(1)
     if channels is None or channels % groups:
-        raise Refused(f"{channels} channels in {groups} groups")
+        raise Unsupported(f"{channels} channels in {groups} groups")
     scale, shift = c.value(1), c.value(2)
     if c.since < 21:
         scale, shift = (b("repeat", v, repeats=channels // groups, axis=0) for v in (scale, shift))
     apart = reshape(x, tuple((s[0], groups, channels // groups, *s[2:]) for s in x.shapes))
-    result, _, _ = _centred(b, apart, list(range(2, apart.rank)), c.attrs["epsilon"])
+    result, _, _ = _normalized(b, apart, list(range(2, apart.rank)), c.attrs["epsilon"])
     result = reshape(result, x.shapes)
     wide = [unsqueeze(v, range(1, x.rank - 1)) for v in (scale, shift)]
     return result * wide[0] + wide[1]

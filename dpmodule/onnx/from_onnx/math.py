@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .read import DTYPES, RANGES
 from .shape_helpers import (
     broadcast_dims,
@@ -108,7 +108,7 @@ def _bit_shift(c: NodeCall) -> OnnxValue:
     return _bits(c, "and", result, _turned(c, signs, -1))
 
 
-def _many(c: NodeCall) -> OnnxValue:
+def _variadic(c: NodeCall) -> OnnxValue:
     word = {"Max": "maximum", "Min": "minimum"}.get(c.kind, "plus")
     result = fold(word, [c.value(i) for i in range(len(c.inputs))])
     return result / float(len(c.inputs)) if c.kind == "Mean" else result
@@ -187,7 +187,7 @@ def _cast(c: NodeCall) -> OnnxValue:
 
 def _dropout(c: NodeCall) -> list[Any]:
     if len(c.used) > 1 and c.used[1]:
-        raise Refused("its output of the mask is read")
+        raise Unsupported("its output of the mask is read")
     rate = c.attrs.get("ratio", 0.5)
     if c.has(1):
         rate = float(c.b.required_constant(c.value(1), "ratio"))
@@ -205,11 +205,11 @@ def _where(c: NodeCall) -> OnnxValue:
     if condition.dtype == "bool":
         condition = condition.cast("float32")
     held = tuple(s or (1,) for s in shape)
-    parts = [_stretched(b, v, held) for v in (condition, x, y)]
+    parts = [_broadcast_to(b, v, held) for v in (condition, x, y)]
     return b("where", *parts).as_scalar(is_scalar)
 
 
-def _stretched(b: Any, x: OnnxValue, shape: tuple[tuple[int, ...], ...]) -> OnnxValue:
+def _broadcast_to(b: Any, x: OnnxValue, shape: tuple[tuple[int, ...], ...]) -> OnnxValue:
     x = x.as_scalar(False)
     number = (
         b.constant_value(x) if x.known is not None and not x.trains and math.prod(x.shapes[0]) == 1 else None
@@ -238,7 +238,7 @@ def _trilu(c: NodeCall) -> OnnxValue:
     keep = gap.arith("greater_equal" if c.attrs["upper"] else "lesser_equal", float(k))
     zero = b.constant(torch.zeros(()), x.dtype)
     shape = x.dims
-    parts = [_stretched(b, keep, shape), x, _stretched(b, zero, shape)]
+    parts = [_broadcast_to(b, keep, shape), x, _broadcast_to(b, zero, shape)]
     return b("where", *parts)
 
 
@@ -303,7 +303,7 @@ def _arg(c: NodeCall) -> OnnxValue:
     if c.attrs.get("select_last_index"):
         size = x.size(axis)
         if size is None:
-            raise Refused("select_last_index along an axis of open length")
+            raise Unsupported("select_last_index along an axis of open length")
         result = float(size - 1) - result
     return result
 
@@ -313,18 +313,18 @@ def _softmax(c: NodeCall) -> OnnxValue:
     name = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": ""}[c.kind]
     axis = normalize_axis(c.attrs["axis"], x.rank)
     if c.since >= 13 or axis == x.rank - 1:
-        return _soft(b, name, x, axis)
+        return _softmax_of(b, name, x, axis)
     flat = reshape(x, tuple((*s[:axis], math.prod(s[axis:])) for s in x.shapes))
-    result = _soft(b, name, flat, axis)
+    result = _softmax_of(b, name, flat, axis)
     return b("reshape_like", result, x)
 
 
-def _soft(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
+def _softmax_of(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
     if name:
         return x.apply(name, axis=axis)
     size = x.size(axis)
     if size is None:
-        raise Refused("Hardmax along an axis of open length")
+        raise Unsupported("Hardmax along an axis of open length")
     hot: OnnxValue = b("one_hot", b("argmax", x, axis=axis), depth=size, dtype=x.dtype)
     order = [*range(axis), x.rank - 1, *range(axis, x.rank - 1)]
     return b("transpose", hot, axes=tuple(order)) if x.rank > 1 else hot
@@ -333,28 +333,28 @@ def _soft(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
 # random numbers
 
 
-def _options(c: NodeCall) -> dict[str, Any]:
+def _random_options(c: NodeCall) -> dict[str, Any]:
     a = c.attrs
     if "Normal" in c.kind:
         return {"loc": a["mean"], "scale": a["scale"]}
     return {"low": a["low"], "high": a["high"]}
 
 
-def _name(c: NodeCall) -> str:
+def _random_operator(c: NodeCall) -> str:
     return "_random_normal" if "Normal" in c.kind else "_random_uniform"
 
 
 def _like(c: NodeCall) -> OnnxValue:
     wanted = DTYPES.get(c.attrs.get("dtype", 0), c.x.dtype)
     source = c.x if "float" in c.x.dtype else c.x.cast("float32")
-    return source.apply(f"{_name(c)}_like", **_options(c)).cast(wanted)
+    return source.apply(f"{_random_operator(c)}_like", **_random_options(c)).cast(wanted)
 
 
 def _of_shape(c: NodeCall) -> OnnxValue:
     shape = tuple(c.attrs["shape"])
     if any(d < 1 for d in shape):
-        raise Refused(f"shape {shape}")
-    result = c.b(_name(c), shape=shape or (1,), dtype="float32", **_options(c))
+        raise Unsupported(f"shape {shape}")
+    result = c.b(_random_operator(c), shape=shape or (1,), dtype="float32", **_random_options(c))
     return result.as_scalar(not shape).cast(DTYPES.get(c.attrs["dtype"], "float32"))
 
 
@@ -363,7 +363,7 @@ TABLE: dict[str, Translator] = {
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_COMPARE, _compare),
     **dict.fromkeys(("And", "Or", "Xor"), _logic),
-    **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _many),
+    **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _variadic),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), _bitwise),
     **dict.fromkeys(("Cast", "CastLike"), _cast),
     "BitShift": _bit_shift,

@@ -10,7 +10,7 @@ import torch
 
 from ...ops.nn.rnn_weights import ONNX_GATES, gates
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .control import scan_steps
 from .shape_helpers import transpose, unsqueeze
 from .value import OnnxValue
@@ -48,11 +48,11 @@ class _Layer:
     def _check(self, c: NodeCall) -> None:
         wanted = (self.directions, self.gates * self.hidden)
         if self.x.rank != 3 or self.weight.shapes[0][:2] != wanted or self.recurrent.shapes[0][:2] != wanted:
-            raise Refused(
+            raise Unsupported(
                 f"weights {self.weight.dims[0]} and {self.recurrent.dims[0]} for data of {self.x.dims[0]}"
             )
         if c.attrs.get("activation_alpha") or c.attrs.get("activation_beta"):
-            raise Refused("activation_alpha and activation_beta are not supported")
+            raise Unsupported("activation_alpha and activation_beta are not supported")
 
     def _state(self, given: OnnxValue | None) -> OnnxValue:
         b = self.b
@@ -204,7 +204,7 @@ _FUNCTIONS: dict[str, Callable[[GraphBuilder, OnnxValue], OnnxValue]] = {
 def _unrolled(layer: _Layer) -> Values:
     b = layer.b
     if layer.lengths is not None:
-        raise Refused(
+        raise Unsupported(
             "sequence_lens cannot be combined with unusual activations, clip, peepholes or linear_before_reset of 0"
         )
     columns: list[Values] = []
@@ -243,7 +243,7 @@ class _DirectionStep:
         count = len(layer.activations) // layer.directions
         names = layer.activations[number * count : (number + 1) * count]
         if any(n not in _FUNCTIONS for n in names):
-            raise Refused(f"activations {', '.join(names)}")
+            raise Unsupported(f"activations {', '.join(names)}")
         self._functions = [_FUNCTIONS[n] for n in names]
 
     def step(self, elements: Values, states: Values) -> tuple[Values, Values]:
@@ -262,24 +262,24 @@ class _DirectionStep:
         count = self._layer.gates
         return self._b.many("SliceChannel", x, num_outputs=count, axis=1) if count > 1 else [x]
 
-    def _f(self, number: int, x: OnnxValue) -> OnnxValue:
+    def _activate(self, number: int, x: OnnxValue) -> OnnxValue:
         clip = self._layer.clip
         limited = x if clip is None else x.apply("clip", a_min=-clip, a_max=clip)
         return self._functions[number](self._b, limited)
 
     def _plain(self, x: OnnxValue, states: Values) -> Values:
-        return [self._f(0, self._linear(x, 0) + self._linear(states[0], 1))]
+        return [self._activate(0, self._linear(x, 0) + self._linear(states[0], 1))]
 
     def _gru(self, x: OnnxValue, states: Values) -> Values:
         state = states[0]
         x_z, x_r, x_h = self._gates(self._linear(x, 0))
         h_z, h_r, h_h = self._gates(self._linear(state, 1))
-        update, reset = self._f(0, x_z + h_z), self._f(0, x_r + h_r)
+        update, reset = self._activate(0, x_z + h_z), self._activate(0, x_r + h_r)
         if self._layer.reset_after:
             inner = reset * h_h
         else:
             _, _, inner = self._gates(self._linear(reset * state, 1))
-        new = self._f(1, x_h + inner)
+        new = self._activate(1, x_h + inner)
         return [new + update * (state - new)]
 
     def _lstm(self, x: OnnxValue, states: Values) -> Values:
@@ -289,12 +289,12 @@ class _DirectionStep:
         if self._peep:
             i = i + cell * self._peep[0]
             f = f + cell * self._peep[2]
-        enter = self._f(0, i)
-        keep = 1.0 - enter if self._layer.coupled else self._f(0, f)
-        new = keep * cell + enter * self._f(1, g)
+        enter = self._activate(0, i)
+        keep = 1.0 - enter if self._layer.coupled else self._activate(0, f)
+        new = keep * cell + enter * self._activate(1, g)
         if self._peep:
             o = o + new * self._peep[1]
-        return [self._f(0, o) * self._functions[2](b, new), new]
+        return [self._activate(0, o) * self._functions[2](b, new), new]
 
 
 TABLE: dict[str, Translator] = dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent)

@@ -13,7 +13,7 @@ from ...base import ShapeError
 from ...ops.array.reshape_codes import resolve
 from ...ops.dtypes import torch_dtype
 from .build import GraphBuilder
-from .check import Refused
+from .check import Unsupported
 from .value import Dims, OnnxValue, Sizes
 
 MAX_LENGTH = 2**24
@@ -25,7 +25,7 @@ _MAX_TRIES = 3000
 def normalize_axis(axis: int, rank: int) -> int:
     """Return an axis counted from the front."""
     if not -rank <= axis < rank:
-        raise Refused(f"axis {axis} of an array with {rank} axes")
+        raise Unsupported(f"axis {axis} of an array with {rank} axes")
     return axis % rank
 
 
@@ -121,7 +121,7 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
     b, is_scalar = x.b, not targets[0]
     held = tuple(t or (1,) for t in targets)
     if any(math.prod(s) != math.prod(t) for s, t in zip(x.shapes, held)):
-        raise Refused(f"{x.dims[0]} does not fit into {targets[0]}")
+        raise Unsupported(f"{x.dims[0]} does not fit into {targets[0]}")
     if held == x.shapes:
         return x.as_scalar(is_scalar)
     if x.known is not None and not x.trains and b.values_per_trial(x) is not None and x.entry is None:
@@ -150,7 +150,7 @@ def _size_source(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
         more = tuple(n - m for n, m in zip(sizes, part))
         if not is_dynamic(more):
             return _moved(b, known[part], more[0]), 0
-    raise Refused("a size that depends on the sizes of the inputs in a way that no operator can compute")
+    raise Unsupported("a size that depends on the sizes of the inputs in a way that no operator can compute")
 
 
 def _moved(b: GraphBuilder, source: tuple[OnnxValue, int], by: int) -> OnnxValue:
@@ -158,7 +158,9 @@ def _moved(b: GraphBuilder, source: tuple[OnnxValue, int], by: int) -> OnnxValue
     value, axis = source
     line = like_axis(b.constant(torch.zeros(1)), 0, (value, axis))
     if by > MAX_LENGTH:
-        raise Refused(f"an axis {by} elements longer than one of the inputs, expected at most {MAX_LENGTH}")
+        raise Unsupported(
+            f"an axis {by} elements longer than one of the inputs, expected at most {MAX_LENGTH}"
+        )
     if by > 0:
         result: OnnxValue = b("Concat", line, b.constant(torch.zeros(by)), dim=0)
     else:
@@ -177,7 +179,7 @@ def filled(b: GraphBuilder, targets: Sequence[Sequence[int]], value: float, dtyp
     start = tuple(1 if is_dynamic(c) else c[0] for c in columns)
     tensor = torch.full((1,) * len(start), value, dtype=torch_dtype(dtype))
     if math.prod(start) > 2**31:
-        raise Refused(f"an array of shape {start}")
+        raise Unsupported(f"an array of shape {start}")
     array = (
         b.constant(tensor.expand(start))
         if math.prod(start) < 2**20
@@ -196,7 +198,7 @@ def positions(
     """Return evenly spaced integers of a given count."""
     if not is_dynamic(sizes):
         if sizes[0] > MAX_LENGTH:
-            raise Refused(f"a row of {sizes[0]} positions, expected at most {MAX_LENGTH}")
+            raise Unsupported(f"a row of {sizes[0]} positions, expected at most {MAX_LENGTH}")
         return b.constant(torch.arange(sizes[0], dtype=torch.int64) * step + start, dtype)
     value, axis = _size_source(b, sizes)
     line = b("_contrib_arange_like", value, axis=axis, start=float(start), step=float(step))
@@ -217,7 +219,7 @@ def expand(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
         if have == want or all(n == 1 for n in want):
             continue
         if any(n != 1 for n in have):
-            raise Refused(f"{x.dims[0]} does not broadcast to {targets[0]}")
+            raise Unsupported(f"{x.dims[0]} does not broadcast to {targets[0]}")
         if is_dynamic(want):
             x = like_axis(x, axis, _size_source(x.b, want))
         else:
@@ -236,7 +238,7 @@ def common_shape(*shapes: Dims) -> Dims:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise Refused(f"shapes {', '.join(map(str, shapes))} do not broadcast") from None
+        raise Unsupported(f"shapes {', '.join(map(str, shapes))} do not broadcast") from None
 
 
 def unsqueeze(x: OnnxValue, axes: Sequence[int]) -> OnnxValue:
@@ -244,7 +246,7 @@ def unsqueeze(x: OnnxValue, axes: Sequence[int]) -> OnnxValue:
     rank = x.rank + len(axes)
     positions = sorted(normalize_axis(a, rank) for a in axes)
     if len(set(positions)) != len(positions):
-        raise Refused(f"axes {list(axes)} contain a duplicate")
+        raise Unsupported(f"axes {list(axes)} contain a duplicate")
     for position in positions:
         x = x.as_scalar(False) if x.is_scalar else x.then("expand_dims", axis=position)
     return x
@@ -256,7 +258,7 @@ def squeeze(x: OnnxValue, axes: Sequence[int] | None) -> OnnxValue:
         axes = [i for i in range(x.rank) if x.size(i) == 1]
     positions = sorted({normalize_axis(a, x.rank) for a in axes})
     if any(n != 1 for p in positions for n in x.axis(p)):
-        raise Refused(f"axes {positions} of {x.dims[0]} cannot be removed, since their size is not 1")
+        raise Unsupported(f"axes {positions} of {x.dims[0]} cannot be removed, since their size is not 1")
     if not positions:
         return x
     if len(positions) == x.rank:

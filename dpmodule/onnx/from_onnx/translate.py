@@ -13,8 +13,8 @@ from .check import (
     MAX_CALLS,
     Checker,
     Problems,
-    Refused,
     TooLarge,
+    Unsupported,
     domain_of,
     place_of,
     schema_of,
@@ -133,8 +133,8 @@ class GraphTranslator:
             result = self._translate_node(node, inputs, names, versions)
             values = list(result) if isinstance(result, (list, tuple)) else [result]
             if any(name and name in self._read for name in node.output[len(values) :]):
-                raise Refused(f"only the first {len(values)} of its outputs are supported")
-        except Refused as error:
+                raise Unsupported(f"only the first {len(values)} of its outputs are supported")
+        except Unsupported as error:
             self._problems.add(place_of(node), str(error))
             values = [_FAILED] * len(node.output)
         except _ERRORS as error:
@@ -192,19 +192,19 @@ class GraphTranslator:
     ) -> list[Any]:
         """Translate the nodes of a function in place of its call."""
         if self._calls >= MAX_CALLS:
-            raise Refused("functions call each other too deeply, or recursively")
+            raise Unsupported("functions call each other too deeply, or recursively")
         self._calls += 1
         try:
             names = GraphNames()
             for i, name in enumerate(function.input):
                 names.put(name, inputs[i] if i < len(inputs) else None)
-            given = {attribute.name: attribute for attribute in node.attribute}
+            attributes = {attribute.name: attribute for attribute in node.attribute}
             defaults = {**usual, **{attribute.name: attribute for attribute in function.attribute_proto}}
             versions = versions_of(function.opset_import)
             order = self._checker.orders.get(id(function), list(function.node))
             self._read.update(function.output, *map(self._checker.reads, order))
             for inner in order:
-                self._node(_with_attributes(inner, {**defaults, **given}), names, versions)
+                self._node(_with_attributes(inner, {**defaults, **attributes}), names, versions)
             return [names.find(name) for name in function.output]
         finally:
             self._calls -= 1
@@ -214,7 +214,7 @@ class GraphTranslator:
         import onnx
 
         if schema is None or not (schema.has_function or schema.has_context_dependent_function):
-            raise Refused(f"{node.op_type} cannot be expressed by operators of dpmodule")
+            raise Unsupported(f"{node.op_type} cannot be expressed by operators of dpmodule")
         if schema.has_function:
             body = schema.function_body
         else:
@@ -258,7 +258,7 @@ class GraphTranslator:
         finally:
             self._b.scope = outer
         if any(output is _FAILED for output in outputs):
-            raise Refused(f"its graph {graph.name!r} cannot be translated")
+            raise Unsupported(f"its graph {graph.name!r} cannot be translated")
         return outputs
 
     def outputs(self, graph: Any, names: GraphNames) -> list[OnnxValue] | None:

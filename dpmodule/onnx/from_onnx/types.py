@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
+from .check import Unsupported
 from .layers import TABLE as CONV
 from .linear import product
 from .read import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
@@ -33,7 +33,7 @@ def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> 
         saturate: True to clip floats to the range of an 8-bit type.
     """
     if code not in DTYPES or code == 8:
-        raise Refused(f"a cast to element type {code}, which is not supported")
+        raise Unsupported(f"a cast to element type {code}, which is not supported")
     if x.type == code:
         return x
     dtype = DTYPES[code]
@@ -57,7 +57,9 @@ def prepare_uint64(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[An
     """Return the inputs of an operator, converted so that signed arithmetic is correct for uint64."""
     large = [isinstance(value, OnnxValue) and value.code == _UINT64 for value in inputs]
     if kind in _REFUSED.split() and any(large):
-        raise Refused(f"{kind} of uint64; torch has no unsigned arithmetic; cast to int64 or a float first")
+        raise Unsupported(
+            f"{kind} of uint64; torch has no unsigned arithmetic; cast to int64 or a float first"
+        )
     if kind not in _ORDERS.split():
         return list(inputs)
     return [_flip_sign_bit(b, value) if is_large else value for value, is_large in zip(inputs, large)]
@@ -116,12 +118,12 @@ def _in_range(b: GraphBuilder, kind: str, value: OnnxValue) -> OnnxValue:
 # quantized values: computed in float32, in the order of operations that the file prescribes
 
 
-def _along(b: GraphBuilder, part: OnnxValue, x: OnnxValue, axis: int) -> OnnxValue:
+def _broadcast_along(b: GraphBuilder, part: OnnxValue, x: OnnxValue, axis: int) -> OnnxValue:
     """Reshape scales or zero points to broadcast with the data."""
     if part.rank == 0 or part.shapes[0] == (1,):
         return part
     if part.rank != 1:
-        raise Refused("blockwise scales are not supported")
+        raise Unsupported("blockwise scales are not supported")
     position = normalize_axis(axis, x.rank)
     return unsqueeze(part, [i for i in range(x.rank) if i != position])
 
@@ -132,8 +134,8 @@ def _dequantized(
     """Return dequantized values."""
     values = x.cast(scale.dtype)
     if zero is not None:
-        values = values - _along(b, zero, x, axis).cast(scale.dtype)
-    return values * _along(b, scale, x, axis)
+        values = values - _broadcast_along(b, zero, x, axis).cast(scale.dtype)
+    return values * _broadcast_along(b, scale, x, axis)
 
 
 def _quantized(
@@ -146,15 +148,15 @@ def _quantized(
     saturate: bool = True,
 ) -> OnnxValue:
     """Return quantized values; `code` is ONNX's code of the type."""
-    parts = x.cast(scale.dtype) / _along(b, scale, x, axis)
+    parts = x.cast(scale.dtype) / _broadcast_along(b, scale, x, axis)
     if code in FEW_BITS:  # their zero point is 0
         return cast_to(b, parts, code, saturate)
     if code not in RANGES:
-        raise Refused(f"numbers quantized to element type {code}")
+        raise Unsupported(f"numbers quantized to element type {code}")
     low, high = RANGES[code]
     rounded = round_half_even(parts)
     if zero is not None:
-        rounded = rounded + _along(b, zero, x, axis).cast(scale.dtype)
+        rounded = rounded + _broadcast_along(b, zero, x, axis).cast(scale.dtype)
     return cast_to(b, rounded.apply("clip", a_min=float(low), a_max=float(high)), code)
 
 
@@ -165,7 +167,7 @@ def _quantize(c: NodeCall) -> OnnxValue:
     return _quantized(c.b, c.x, c.value(1), zero, c.attrs.get("axis", 1), code, saturate)
 
 
-def _dynamic(c: NodeCall) -> list[OnnxValue]:
+def _dynamic_quantize(c: NodeCall) -> list[OnnxValue]:
     b, x = c.b, c.x
     high = b("max", x).as_scalar(True).arith("maximum", 0.0)
     low = b("min", x).as_scalar(True).arith("minimum", 0.0)
@@ -177,51 +179,51 @@ def _dynamic(c: NodeCall) -> list[OnnxValue]:
 
 def _shifted(b: GraphBuilder, x: OnnxValue, zero: OnnxValue | None, axis: int) -> OnnxValue:
     values = x.cast("float32")
-    return values if zero is None else values - _along(b, zero, x, axis).cast("float32")
+    return values if zero is None else values - _broadcast_along(b, zero, x, axis).cast("float32")
 
 
-def _whole_product(c: NodeCall) -> OnnxValue:
+def _matmul_integer(c: NodeCall) -> OnnxValue:
     b, x, y = c.b, c.x, c.value(1)
     left = _shifted(b, x, c.maybe(2), x.rank - 2)
     return round_half_even(product(left, _shifted(b, y, c.maybe(3), y.rank - 1))).cast("int32")
 
 
-def _product(c: NodeCall) -> OnnxValue:
+def _qlinear_matmul(c: NodeCall) -> OnnxValue:
     b, x, y = c.b, c.x, c.value(3)
     left = _dequantized(b, x, c.value(1), c.maybe(2), x.rank - 2)
     right = _dequantized(b, y, c.value(4), c.maybe(5), y.rank - 1)
     return _quantized(b, product(left, right), c.value(6), c.maybe(7), -1, c.value(7).type)
 
 
-def _convolved(c: NodeCall, x: OnnxValue, weight: OnnxValue) -> OnnxValue:
+def _convolution(c: NodeCall, x: OnnxValue, weight: OnnxValue) -> OnnxValue:
     inner = NodeCall(c.b, "Conv", [x, weight], c.attrs, c.since, [True], c.body, c.read)
     result: OnnxValue = CONV["Conv"](inner)
     return result
 
 
-def _whole_conv(c: NodeCall) -> OnnxValue:
+def _conv_integer(c: NodeCall) -> OnnxValue:
     b = c.b
     x, weight = _shifted(b, c.x, c.maybe(2), 1), _shifted(b, c.value(1), c.maybe(3), 0)
-    return round_half_even(_convolved(c, x, weight)).cast("int32")
+    return round_half_even(_convolution(c, x, weight)).cast("int32")
 
 
-def _conv(c: NodeCall) -> OnnxValue:
+def _qlinear_conv(c: NodeCall) -> OnnxValue:
     b, x, weight = c.b, c.x, c.value(3)
     left = _dequantized(b, x, c.value(1), c.maybe(2), 1)
-    result = _convolved(c, left, _dequantized(b, weight, c.value(4), c.maybe(5), 0))
+    result = _convolution(c, left, _dequantized(b, weight, c.value(4), c.maybe(5), 0))
     if c.maybe(8) is not None:
         scale = c.value(4) * c.value(1)
         bias = c.value(8).cast("float32") * scale
-        result = result + _along(b, bias, result, 1)
+        result = result + _broadcast_along(b, bias, result, 1)
     return _quantized(b, result, c.value(6), c.maybe(7), 1, c.value(7).type)
 
 
 TABLE: dict[str, Translator] = {
-    "ConvInteger": _whole_conv,
+    "ConvInteger": _conv_integer,
     "DequantizeLinear": lambda c: _dequantized(c.b, c.x, c.value(1), c.maybe(2), c.attrs.get("axis", 1)),
-    "DynamicQuantizeLinear": _dynamic,
-    "MatMulInteger": _whole_product,
-    "QLinearConv": _conv,
-    "QLinearMatMul": _product,
+    "DynamicQuantizeLinear": _dynamic_quantize,
+    "MatMulInteger": _matmul_integer,
+    "QLinearConv": _qlinear_conv,
+    "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": _quantize,
 }

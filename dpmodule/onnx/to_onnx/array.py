@@ -105,19 +105,20 @@ def stack(c: OperatorCall) -> Value:
 def split(c: OperatorCall) -> list[Value]:
     """Split, or Slice if the last piece's length is dynamic."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
-    pieces = _pieces(c, axis)
+    pieces = _split_pieces(c, axis)
     squeezes = c.a.squeeze_axis and len(c.shapes[0]) > 1
     return [piece.squeeze(axis) if squeezes else piece for piece in pieces]
 
 
-def _pieces(c: OperatorCall, axis: int) -> Sequence[Value]:
+def _split_pieces(c: OperatorCall, axis: int) -> Sequence[Value]:
     count, length = len(c.out_dtypes), c.shapes[0][axis]
     if count == 1 and not getattr(c.a, "indices", ()):
         return [c.inputs[0]]
     bounds = list(getattr(c.a, "indices", ()))
     if bounds and not getattr(c.a, "sections", 0):
         return [
-            _cut(c, c.inputs[0], {axis: (begin, end, 1)}) for begin, end in zip(bounds, [*bounds[1:], LAST])
+            _slice_ranges(c, c.inputs[0], {axis: (begin, end, 1)})
+            for begin, end in zip(bounds, [*bounds[1:], LAST])
         ]
     if isinstance(length, int):
         return c.emit("Split", c.inputs[0], c.ints(*[length // count] * count), axis=axis, outputs=count)  # type: ignore[no-any-return]
@@ -125,7 +126,7 @@ def _pieces(c: OperatorCall, axis: int) -> Sequence[Value]:
     return c.emit("Split", c.inputs[0], axis=axis, outputs=count, **sizes)  # type: ignore[no-any-return]
 
 
-def _cut(c: OperatorCall, value: Value, ranges: dict[int, tuple[int, int, int]]) -> Value:
+def _slice_ranges(c: OperatorCall, value: Value, ranges: dict[int, tuple[int, int, int]]) -> Value:
     """Slice ``(begin, end, step)`` along axes."""
     columns = list(zip(*ranges.values()))
     if not columns:
@@ -150,7 +151,7 @@ def _ranges(a: Any) -> dict[int, tuple[int, int, int]]:
 def slice_axis(c: OperatorCall) -> Value:
     """Slice one axis."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
-    return _cut(c, c.inputs[0], {axis: (c.a.begin, LAST if c.a.end is None else c.a.end, 1)})
+    return _slice_ranges(c, c.inputs[0], {axis: (c.a.begin, LAST if c.a.end is None else c.a.end, 1)})
 
 
 def slice_like(c: OperatorCall) -> Value:
@@ -168,7 +169,7 @@ def slice_like(c: OperatorCall) -> Value:
 def reverse(c: OperatorCall) -> Value:
     """Slice with negative steps."""
     axes = normal_axes(c.a.axis, len(c.shapes[0]))
-    return _cut(c, c.inputs[0], dict.fromkeys(axes, (LAST, FIRST, -1)))
+    return _slice_ranges(c, c.inputs[0], dict.fromkeys(axes, (LAST, FIRST, -1)))
 
 
 def slice_assign(c: OperatorCall) -> Value:
@@ -177,7 +178,7 @@ def slice_assign(c: OperatorCall) -> Value:
     shape = shape_value(c, dims)
     count = c.emit("ReduceProd", shape, keepdims=0)
     numbers = c.emit("Range", c.const(0, "int64"), count, c.const(1, "int64"))
-    indices = _cut(c, c.emit("Reshape", numbers, shape), _ranges(c.a))
+    indices = _slice_ranges(c, c.emit("Reshape", numbers, shape), _ranges(c.a))
     part = c.inputs[1:] or (c.emit("Expand", c.const(c.a.scalar), c.emit("Shape", indices)),)
     flat = [x.reshape(-1) for x in (c.inputs[0], indices, *part)]
     return reshape(c, c.emit("ScatterElements", *flat, axis=0), dims)
@@ -213,14 +214,14 @@ def filled(c: OperatorCall) -> Value:
 # indexing
 
 
-def _whole(c: OperatorCall, i: int) -> Value:
+def _integer_indices(c: OperatorCall, i: int) -> Value:
     """Return indices as integers."""
     return term(c, i, "int64")
 
 
-def _limited(c: OperatorCall, axis: int, mode: str) -> Value:
+def _limited_indices(c: OperatorCall, axis: int, mode: str) -> Value:
     """Return indices in the second input, limited to an axis of the first."""
-    index = _whole(c, 1)
+    index = _integer_indices(c, 1)
     if mode == "raise":
         return index
     length = c.length_value(c.shapes[0][axis])
@@ -232,21 +233,21 @@ def _limited(c: OperatorCall, axis: int, mode: str) -> Value:
 def take(c: OperatorCall) -> Value:
     """Gather."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
-    return c.emit("Gather", c.inputs[0], _limited(c, axis, c.a.mode), axis=axis)
+    return c.emit("Gather", c.inputs[0], _limited_indices(c, axis, c.a.mode), axis=axis)
 
 
 def pick(c: OperatorCall) -> Value:
     """GatherElements with one index for each position of the other axes."""
     rank = len(c.shapes[0])
     axis = normal_axis(getattr(c.a, "axis", 1), rank)
-    index = _limited(c, axis, getattr(c.a, "mode", "clip"))
+    index = _limited_indices(c, axis, getattr(c.a, "mode", "clip"))
     if len(c.shapes[1]) < rank:
         index = index.unsqueeze(axis)
     output = c.emit("GatherElements", c.inputs[0], index, axis=axis)
     return output if getattr(c.a, "keepdims", False) or rank == 1 else output.squeeze(axis)
 
 
-def _hits(index: Value, count: int | str) -> Value:
+def _equals_index(index: Value, count: int | str) -> Value:
     """Return booleans on a new last axis: True where its position equals the index."""
     c = index.c
     if isinstance(count, int):
@@ -258,14 +259,14 @@ def _hits(index: Value, count: int | str) -> Value:
 
 def one_hot(c: OperatorCall) -> Value:
     """Compare class numbers with positions; classes out of range give no one."""
-    kind = computed_in("Where", c.opset, c.out_dtypes[0])
-    on, off = (c.const(number, kind) for number in (c.a.on_value, c.a.off_value))
-    return result(_hits(_whole(c, 0), c.a.depth).choose(on, off))
+    dtype = computed_in("Where", c.opset, c.out_dtypes[0])
+    on, off = (c.const(number, dtype) for number in (c.a.on_value, c.a.off_value))
+    return result(_equals_index(_integer_indices(c, 0), c.a.depth).choose(on, off))
 
 
 def scatter_elements(c: OperatorCall) -> Value:
     """ScatterElements of one element in each row."""
-    indices, values = _whole(c, 2).unsqueeze(1), term(c, 1, c.dtypes[0]).unsqueeze(1)
+    indices, values = _integer_indices(c, 2).unsqueeze(1), term(c, 1, c.dtypes[0]).unsqueeze(1)
     return c.emit("ScatterElements", c.inputs[0], indices, values, axis=1)
 
 
@@ -274,18 +275,18 @@ def where(c: OperatorCall) -> Value:
     condition = term(c, 0, "bool")
     more = len(c.shapes[1]) - len(c.shapes[0])
     condition = condition.unsqueeze(*range(1, 1 + more))
-    kind = computed_in("Where", c.opset, c.dtypes[1])
-    return result(condition.choose(term(c, 1, kind), term(c, 2, kind)))
+    dtype = computed_in("Where", c.opset, c.dtypes[1])
+    return result(condition.choose(term(c, 1, dtype), term(c, 2, dtype)))
 
 
-def _rows(c: OperatorCall, i: int) -> Value:
+def _index_rows(c: OperatorCall, i: int) -> Value:
     """Return indices with the number for each axis on the last axis."""
-    return _whole(c, i).transpose(*range(1, len(c.shapes[i])), 0)
+    return _integer_indices(c, i).transpose(*range(1, len(c.shapes[i])), 0)
 
 
 def gather_nd(c: OperatorCall) -> Value:
     """GatherND."""
-    output: Value = c.emit("GatherND", c.inputs[0], _rows(c, 1))
+    output: Value = c.emit("GatherND", c.inputs[0], _index_rows(c, 1))
     single = len(c.shapes[1]) == 1 and c.shapes[1][0] == len(c.shapes[0])
     return output.unsqueeze(0) if single else output
 
@@ -293,7 +294,7 @@ def gather_nd(c: OperatorCall) -> Value:
 def scatter_nd(c: OperatorCall) -> Value:
     """ScatterND into zeros, or into an array."""
     whole, part = (c.inputs[0], c.inputs[1]) if len(c.inputs) == 3 else (_zeros(c), c.inputs[0])
-    return c.emit("ScatterND", whole, _rows(c, len(c.inputs) - 1), part)
+    return c.emit("ScatterND", whole, _index_rows(c, len(c.inputs) - 1), part)
 
 
 def _zeros(c: OperatorCall) -> Value:
@@ -304,20 +305,20 @@ def scatter_add_nd(c: OperatorCall) -> Value:
     """ScatterND with addition into zeros or an array; before opset 16 a product with 0/1 rows."""
     part, index = len(c.inputs) - 2, len(c.inputs) - 1
     if c.opset >= 16:
-        kind = (
+        dtype = (
             "float32" if c.dtypes[0] in ("float16", "bfloat16") else c.dtypes[0]
         )  # the runtime has no addition for half precision
-        whole = (c.inputs[0] if part else _zeros(c)).cast(kind)
-        return result(whole.then("ScatterND", _rows(c, index), term(c, part, kind), reduction="add"))
+        whole = (c.inputs[0] if part else _zeros(c)).cast(dtype)
+        return result(whole.then("ScatterND", _index_rows(c, index), term(c, part, dtype), reduction="add"))
     shape = c.numbers(c.out_shapes[0])
     axes = c.length(0, index)
     steps = [prod(shape[i + 1 : axes]) for i in range(axes)]
-    indices = (_rows(c, index) * np.array(steps)).reduce("ReduceSum", -1)
+    indices = (_index_rows(c, index) * np.array(steps)).reduce("ReduceSum", -1)
     flat = indices.reshape(-1)
-    kind = computed_in("MatMul", c.opset, c.dtypes[0])
+    dtype = computed_in("MatMul", c.opset, c.dtypes[0])
     rest = prod(shape[axes:])
-    data = c.inputs[part].reshape(-1, rest).cast(kind)
-    total = _hits(flat, prod(shape[:axes])).cast(kind).transpose(1, 0).then("MatMul", data)
+    data = c.inputs[part].reshape(-1, rest).cast(dtype)
+    total = _equals_index(flat, prod(shape[:axes])).cast(dtype).transpose(1, 0).then("MatMul", data)
     added = reshape(c, result(total), shape)
     return c.inputs[0] + added if part else added
 
@@ -339,12 +340,12 @@ def ravel_multi_index(c: OperatorCall) -> Value:
     """Convert indices along several axes to flat indices."""
     shape = c.a.shape
     steps = np.array([prod(shape[i + 1 :]) for i in range(len(shape))])[:, None]
-    return result((_whole(c, 0) * steps).reduce("ReduceSum", 0))
+    return result((_integer_indices(c, 0) * steps).reduce("ReduceSum", 0))
 
 
 def unravel_index(c: OperatorCall) -> Value:
     """Convert flat indices to indices along several axes."""
-    rest, output = _whole(c, 0), []
+    rest, output = _integer_indices(c, 0), []
     for side in reversed(c.a.shape[1:]):
         output.append(rest.then("Mod", side, fmod=1).unsqueeze(0))
         rest = rest / side
@@ -354,17 +355,17 @@ def unravel_index(c: OperatorCall) -> Value:
 def retain(c: OperatorCall) -> Value:
     """Keep rows by index, and multiply the others by 0."""
     rank = len(c.shapes[0])
-    index = _whole(c, 1).reshape(-1)
-    kind = computed_in("Mul", c.opset, c.dtypes[0])
-    ones = c.emit("Expand", c.const(1, kind), c.emit("Shape", index))
-    zeros = c.emit("Expand", c.const(0, kind), c.length_value(c.shapes[0][0]))
+    index = _integer_indices(c, 1).reshape(-1)
+    dtype = computed_in("Mul", c.opset, c.dtypes[0])
+    ones = c.emit("Expand", c.const(1, dtype), c.emit("Shape", index))
+    zeros = c.emit("Expand", c.const(0, dtype), c.length_value(c.shapes[0][0]))
     kept = c.emit("ScatterElements", zeros, index, ones, axis=0)
-    return result(term(c, 0, kind) * kept.unsqueeze(*range(1, rank)))
+    return result(term(c, 0, dtype) * kept.unsqueeze(*range(1, rank)))
 
 
 def histogram(c: OperatorCall) -> tuple[Value, Value]:
     """Count values between edges: those that reach an edge minus those that reach the next."""
-    kind = computed_in("Less", c.opset, c.dtypes[0])
+    dtype = computed_in("Less", c.opset, c.dtypes[0])
     count = c.a.bin_cnt
     if count is None:
         edges = term(c, 1, c.dtypes[0])
@@ -374,15 +375,15 @@ def histogram(c: OperatorCall) -> tuple[Value, Value]:
         steps = np.arange(count + 1)
         even = (steps * high + (count - steps) * low) / count
         edges = c.const(even)
-    values = c.inputs[0].reshape(-1, 1).cast(kind)
-    output = edges.cast(kind)
+    values = c.inputs[0].reshape(-1, 1).cast(dtype)
+    output = edges.cast(dtype)
     reached = values.then("GreaterOrEqual", output.slice(0, 0, count))
     beyond = values.then("Greater", output.slice(0, count, count + 1))
     above = reached.concat([beyond], 1).cast("int64").reduce("ReduceSum", 0)
     return above.slice(0, 0, count) - above.slice(0, 1, count + 1), edges
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "converted": lambda c: c.inputs[0].cast(c.out_dtypes[0]),
     "unsqueeze": lambda c: c.inputs[0].unsqueeze(c.a.axis),
     # Reshape to lengths computed here; a dynamic one is left to ONNX
@@ -390,6 +391,6 @@ ROWS: dict[str, Builder] = {
     "reshape_like": lambda c: reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0]),
     "broadcast_to": lambda c: _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0]),
     "broadcast_like": lambda c: _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0]),
-    "slice": lambda c: _cut(c, c.inputs[0], _ranges(c.a)),
-    "onehot_like": lambda c: result(_hits(_whole(c, 0), c.shapes[1][1])),
+    "slice": lambda c: _slice_ranges(c, c.inputs[0], _ranges(c.a)),
+    "onehot_like": lambda c: result(_equals_index(_integer_indices(c, 0), c.shapes[1][1])),
 }

@@ -226,8 +226,8 @@ def elements(x: Value, dims: tuple[int | str, ...], places: np.ndarray) -> Value
 def matrices(c: OperatorCall, places: np.ndarray) -> Value:
     """Arrange the last axis as matrices: `places` has the index of each element from 1, or 0 for zero."""
     rank = len(c.shapes[0])
-    kind = computed_in("Pad", c.opset, c.dtypes[0])
-    x = c.inputs[0].cast(kind)
+    dtype = computed_in("Pad", c.opset, c.dtypes[0])
+    x = c.inputs[0].cast(dtype)
     widths = [0] * (2 * rank)
     widths[rank - 1] = 1
     padded = c.emit("Pad", x, c.ints(*widths))

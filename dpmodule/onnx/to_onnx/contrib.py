@@ -13,7 +13,7 @@ from .common import in_floats, length_of, positions, reshape, result, windows
 F4 = "float32"
 
 
-def _all(c: OperatorCall, truth: Value) -> Value:
+def _all_true(c: OperatorCall, truth: Value) -> Value:
     """Return 1 if all elements are true, else 0, as float32 of shape (1,)."""
     flat = truth.cast(F4).reshape(-1)
     return flat.reduce("ReduceMin", 0, keepdims=True)
@@ -22,20 +22,20 @@ def _all(c: OperatorCall, truth: Value) -> Value:
 def all_finite(c: OperatorCall) -> Value:
     """Minimum of elementwise finiteness."""
     least = [
-        _all(c, abs(x.cast(_wide(dtype))) < c.const(np.inf, _wide(dtype)))
+        _all_true(c, abs(x.cast(_comparison_type(dtype))) < c.const(np.inf, _comparison_type(dtype)))
         for x, dtype in zip(c.inputs, c.dtypes)
     ]
     return least[0] if len(least) == 1 else c.emit("Min", *least)
 
 
-def _wide(dtype: str) -> str:
+def _comparison_type(dtype: str) -> str:
     """Return the type in which to compare elements."""
     return "float64" if dtype in ("float64", "int64", "uint64", "int32", "uint32") else F4
 
 
 def allclose(c: OperatorCall) -> Value:
     """Minimum of elementwise closeness."""
-    a, wide = c.a, _wide(c.dtypes[0])
+    a, wide = c.a, _comparison_type(c.dtypes[0])
     one, other = (x.cast(wide) for x, dtype in zip(c.inputs, c.dtypes))
     apart = abs(one - other)
     allowed = abs(other) * a.rtol + a.atol
@@ -44,7 +44,7 @@ def allclose(c: OperatorCall) -> Value:
     close = close | one.equals(other)
     if a.equal_nan:
         close = close | c.emit("IsNaN", one) & c.emit("IsNaN", other)
-    return _all(c, close).cast("uint8").reshape()
+    return _all_true(c, close).cast("uint8").reshape()
 
 
 def index_array(c: OperatorCall) -> Value:
@@ -69,8 +69,8 @@ def arange_like(c: OperatorCall) -> Value:
 
 def quadratic(c: OperatorCall) -> Value:
     """Horner's rule."""
-    x, kind = c.inputs[0], c.dtypes[0]
-    wide = kind if "float" in kind else "float64"
+    x, dtype = c.inputs[0], c.dtypes[0]
+    wide = dtype if "float" in dtype else "float64"
     x = x.cast(wide)
     slope: Value = x * c.a.a + c.a.b
     return result(slope * x + c.a.c)
@@ -119,7 +119,7 @@ def fft(c: OperatorCall) -> Value:
     if c.opset >= 17:
         output = _dft(c, x.reshape(-1, size, 1), inverse=0)
     else:
-        output = c.emit("MatMul", x, c.const(_waves(size), F4))
+        output = c.emit("MatMul", x, c.const(_dft_matrix(size), F4))
     return reshape(c, output, c.out_shapes[0]).cast(c.out_dtypes[0])
 
 
@@ -131,7 +131,7 @@ def ifft(c: OperatorCall) -> Value:
         whole = output * size
         output = whole.gather(0, 2)
     else:
-        output = c.emit("MatMul", x, c.const(_waves(size).T, F4))
+        output = c.emit("MatMul", x, c.const(_dft_matrix(size).T, F4))
     return reshape(c, output, c.out_shapes[0]).cast(c.out_dtypes[0])
 
 
@@ -144,7 +144,7 @@ def _dft(c: OperatorCall, signal: Value, inverse: int) -> Value:
     return output
 
 
-def _waves(size: int) -> np.ndarray:
+def _dft_matrix(size: int) -> np.ndarray:
     """Return the matrix (size, 2 * size) of the transform, with alternating real and imaginary parts."""
     turns = np.outer(np.arange(size), np.arange(size)) % size * (2 * np.pi / size)
     return np.stack([np.cos(turns), -np.sin(turns)], -1).reshape(size, 2 * size)
@@ -167,12 +167,14 @@ def deformable_convolution(c: OperatorCall) -> Value:
     for axis, size in enumerate((height, width)):
         moved = both.gather(axis, 2)
         at = moved + c.const(_grid(c, indices, axis))
-        axes.append((_outer if masked else _inner)(c, at.reshape(-1, points), size))
+        axes.append(
+            (_neighbours_zero_padded if masked else _neighbours_clipped)(c, at.reshape(-1, points), size)
+        )
     depth = channels // groups
     table = data.reshape(-1, depth, height * width)
     table = c.emit("Transpose", table, perm=[0, 2, 1])
     share = [mask[0].reshape(-1, points)] if mask else []
-    columns = _sampled(c, table, axes, share, width)
+    columns = _bilinear(c, table, axes, share, width)
     columns = columns.reshape(-1, groups, taps, indices[0] * indices[1], depth)
     columns = c.emit("Transpose", columns, perm=[0, 1, 4, 2, 3])
     return _product(c, columns, c.inputs[own:], channels * taps, indices)
@@ -199,7 +201,7 @@ def _grid(c: OperatorCall, places: Sequence[int], axis: int) -> np.ndarray:
 Corners = list[tuple[Value, Value]]
 
 
-def _inner(c: OperatorCall, at: Value, size: int) -> Corners:
+def _neighbours_clipped(c: OperatorCall, at: Value, size: int) -> Corners:
     """Return both pixels around points, and their weights; the last pixel extends to the border."""
     zero, last = c.const(0.0), c.const(size - 1.0)
     inside = (at >= zero) & (at < c.const(float(size)))
@@ -209,7 +211,7 @@ def _inner(c: OperatorCall, at: Value, size: int) -> Corners:
     return [(low, (1.0 - part) * keep), (c.emit("Min", low + 1.0, last), part * keep)]
 
 
-def _outer(c: OperatorCall, at: Value, size: int) -> Corners:
+def _neighbours_zero_padded(c: OperatorCall, at: Value, size: int) -> Corners:
     """Return both pixels around points, and their weights, with zeros around the image."""
     zero, last = c.const(0.0), c.const(size - 1.0)
     low = c.emit("Floor", at)
@@ -221,7 +223,7 @@ def _outer(c: OperatorCall, at: Value, size: int) -> Corners:
     return outputs
 
 
-def _sampled(
+def _bilinear(
     c: OperatorCall, table: Value, axes: Sequence[Corners], share: Sequence[Value], width: int
 ) -> Value:
     """Return the sums of four pixels at each point, (N * groups, points, depth)."""

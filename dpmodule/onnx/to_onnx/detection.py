@@ -26,24 +26,24 @@ def _floats(c: OperatorCall) -> list[Value]:
     return [x.cast(F4) for x in c.inputs]
 
 
-def _picked(c: OperatorCall, rows: Value, places: Value) -> Value:
+def _gather_rows(c: OperatorCall, rows: Value, places: Value) -> Value:
     """Select rows (B, N, K) of each image by indices (B, M)."""
     return c.emit("GatherND", rows, places.unsqueeze(2), batch_dims=1)
 
 
-def _halves(c: OperatorCall, boxes: Value) -> tuple[Value, Value]:
+def _split_boxes(c: OperatorCall, boxes: Value) -> tuple[Value, Value]:
     """Return the first two and the last two of the four numbers of boxes (B, N, 4)."""
     return boxes.slice(2, 0, 2), boxes.slice(2, 2, 4)
 
 
-def _centred(c: OperatorCall, boxes: Value) -> tuple[Value, Value]:
+def _to_centres(c: OperatorCall, boxes: Value) -> tuple[Value, Value]:
     """Return centres and sizes of boxes given by corners."""
-    low, high = _halves(c, boxes)
+    low, high = _split_boxes(c, boxes)
     size = high - low
     return low + size * 0.5, size
 
 
-def _around(c: OperatorCall, centre: Value, half: Value) -> Value:
+def _to_corners(c: OperatorCall, centre: Value, half: Value) -> Value:
     return c.emit("Concat", centre - half, centre + half, axis=-1)
 
 
@@ -56,8 +56,8 @@ def multibox_prior(c: OperatorCall) -> Value:
 def box_encode(c: OperatorCall) -> list[Value]:
     """Encode matched boxes as offsets of anchors."""
     samples, matches, anchors, refs, means, stds = _floats(c)
-    chosen = _picked(c, refs, matches.cast("int64"))
-    (at, size), (to, new) = _centred(c, anchors), _centred(c, chosen)
+    chosen = _gather_rows(c, refs, matches.cast("int64"))
+    (at, size), (to, new) = _to_centres(c, anchors), _to_centres(c, chosen)
     moves = (to - at) / size
     raw = c.emit("Concat", moves, c.emit("Log", new / size), axis=-1)
     scaled = (raw - means) / stds
@@ -70,18 +70,18 @@ def box_encode(c: OperatorCall) -> list[Value]:
 def box_decode(c: OperatorCall) -> Value:
     """Decode boxes from offsets of anchors."""
     a, (data, anchors) = c.a, _floats(c)
-    at, size = _centred(c, anchors) if a.format == "corner" else _halves(c, anchors)
+    at, size = _to_centres(c, anchors) if a.format == "corner" else _split_boxes(c, anchors)
     scaled = data * c.const([a.std0, a.std1, a.std2, a.std3], F4)
-    moves, growth = _halves(c, scaled)
+    moves, growth = _split_boxes(c, scaled)
     if a.clip > 0:
         growth = growth.then("Min", a.clip)
     half = c.emit("Exp", growth) * size * 0.5
-    return result(_around(c, moves * size + at, half))
+    return result(_to_corners(c, moves * size + at, half))
 
 
 def _corners(c: OperatorCall, boxes: Value, kind: str) -> tuple[Value, Value]:
     """Return low and high corners of boxes (..., 4) with three axes."""
-    first, second = _halves(c, boxes)
+    first, second = _split_boxes(c, boxes)
     if kind == "corner":
         return first, second
     half = second / 2.0
@@ -90,7 +90,7 @@ def _corners(c: OperatorCall, boxes: Value, kind: str) -> tuple[Value, Value]:
 
 def _area(c: OperatorCall, boxes: Value, kind: str) -> Value:
     """Return areas with a last axis of 1; 0 if a side is negative."""
-    first, second = _halves(c, boxes)
+    first, second = _split_boxes(c, boxes)
     size = second - first if kind == "corner" else second
     return _product(c, size.then("Max", 0.0))
 
@@ -114,7 +114,7 @@ def box_iou(c: OperatorCall) -> Value:
     return result(reshape(c, output, c.out_shapes[0]))
 
 
-def _sorted(c: OperatorCall, scores: Value, count: int) -> tuple[Value, Value]:
+def _top_scores(c: OperatorCall, scores: Value, count: int) -> tuple[Value, Value]:
     """Return the `count` highest scores (B, N) and their indices; equal ones keep their order."""
     values, indices = c.emit("TopK", scores, c.ints(count), outputs=2, axis=1)
     return values, indices
@@ -131,7 +131,7 @@ def _suppressed(
     """Return the ranks of the remaining boxes, 0 for all others."""
     if not threshold >= 0:
         c.refuse(f"its threshold of overlap is {threshold}; NonMaxSuppression requires at least 0")
-    low, high = _halves(c, boxes)
+    low, high = _split_boxes(c, boxes)
     # negative sides count as 0; NonMaxSuppression would swap the corners
     proper = c.emit("Concat", low, c.emit("Max", low, high), axis=2)
     chosen = c.emit(
@@ -164,9 +164,9 @@ def box_nms(c: OperatorCall) -> Value:
     if a.id_index >= 0 and not a.force_suppress:
         by_class = _by_own_class(c, rows, by_class, count)
     kept = _suppressed(c, corners, by_class, ranks, float(np.float32(a.overlap_thresh)), count)
-    order, indices = _sorted(c, kept, count)
+    order, indices = _top_scores(c, kept, count)
     stays = (order > 0.0).unsqueeze(2)
-    output = stays.choose(_picked(c, rows, indices), -1.0)
+    output = stays.choose(_gather_rows(c, rows, indices), -1.0)
     if a.in_format != a.out_format:
         output = _converted(c, output)
     return result(output if len(shape) == 3 else reshape(c, output, shape, None))
@@ -182,11 +182,11 @@ def _candidates(c: OperatorCall, data: Value, count: int) -> tuple[Value, Value]
         background = kind.equals(a.background_id)
         valid = valid & ~background
     least = c.const(-np.inf, F4)
-    values, order = _sorted(c, valid.choose(score, least), count)
+    values, order = _top_scores(c, valid.choose(score, least), count)
     alive = values > least
     if 0 < a.topk < count:
         alive = alive & c.const([np.arange(count) < a.topk], "bool")
-    return _picked(c, data, order), alive
+    return _gather_rows(c, data, order), alive
 
 
 def _by_own_class(c: OperatorCall, rows: Value, ranks: Value, count: int) -> Value:
@@ -204,7 +204,7 @@ def _converted(c: OperatorCall, rows: Value) -> Value:
     """Change the coordinates to the other format, unless a box starts below 0."""
     start, count = c.a.coord_start, c.length(-1)
     boxes = rows.slice(2, start, start + 4)
-    first, second = _halves(c, boxes)
+    first, second = _split_boxes(c, boxes)
     two = c.const(2.0, F4)
     if c.a.out_format == "center":
         changed = [(first + second) / two, second - first]
@@ -231,10 +231,10 @@ def multibox_detection(c: OperatorCall) -> Value:
     valid = score >= a.threshold
     suppresses = 0 < a.nms_threshold <= 1
     order, filled = _detection_order(c, score, valid, count, suppresses)
-    boxes = _decoded(c, moves.reshape(-1, count, 4), anchors)
-    rows = _picked(c, c.emit("Concat", kind.unsqueeze(2), score.unsqueeze(2), boxes, axis=2), order)
+    boxes = _decode_offsets(c, moves.reshape(-1, count, 4), anchors)
+    rows = _gather_rows(c, c.emit("Concat", kind.unsqueeze(2), score.unsqueeze(2), boxes, axis=2), order)
     if suppresses:
-        rows = _unmarked(c, rows, filled, count, classes - 1)
+        rows = _suppress_classes(c, rows, filled, count, classes - 1)
     output = filled.unsqueeze(2).choose(rows, -1.0)
     return result(output)
 
@@ -244,10 +244,10 @@ def _detection_order(
 ) -> tuple[Value, Value]:
     """Return the order of the anchors, and the mask of detections."""
     a, zero = c.a, c.const(0.0, F4)
-    marks, order = _sorted(c, valid.choose(_ranks(c, count), zero), count)
+    marks, order = _top_scores(c, valid.choose(_ranks(c, count), zero), count)
     filled = marks > zero
     if ranked:
-        best = _sorted(c, valid.choose(score, -np.inf), count)[1]
+        best = _top_scores(c, valid.choose(score, -np.inf), count)[1]
         if 0 < a.nms_topk < count:
             # detections beyond the best ones keep their original order, as in MXNet
             parts = best.slice(1, 0, a.nms_topk), order.slice(1, a.nms_topk, count)
@@ -256,19 +256,19 @@ def _detection_order(
     return order, filled
 
 
-def _decoded(c: OperatorCall, moves: Value, anchors: Value) -> Value:
+def _decode_offsets(c: OperatorCall, moves: Value, anchors: Value) -> Value:
     factors = [float(x) for x in c.a.variances]
-    (first, growth), (low, high) = _halves(c, moves), _halves(c, anchors)
+    (first, growth), (low, high) = _split_boxes(c, moves), _split_boxes(c, anchors)
     size, two = high - low, c.const(2.0, F4)
     middle = (low + high) / two
     steps = first * c.const(factors[:2], F4) * size
     grown = c.emit("Exp", growth * c.const(factors[2:], F4))
     half = grown * size / two
-    boxes = _around(c, steps + middle, half)
+    boxes = _to_corners(c, steps + middle, half)
     return c.emit("Clip", boxes, c.const(0.0, F4), c.const(1.0, F4)) if c.a.clip else boxes
 
 
-def _unmarked(c: OperatorCall, rows: Value, filled: Value, count: int, classes: int) -> Value:
+def _suppress_classes(c: OperatorCall, rows: Value, filled: Value, count: int, classes: int) -> Value:
     """Set the class -1 for rows that overlap a better one of their class, or exceed the limit."""
     a, zero = c.a, c.const(0.0, F4)
     looked_at = filled
@@ -295,14 +295,14 @@ def proposal(c: OperatorCall) -> list[Value] | Value:
     count = c.length(1) // 2
     scores, moves, info = _floats(c)
     anchors = anchor_grid(a, height, width, torch.empty(())).numpy()
-    boxes = _proposed(c, moves, info, anchors)
+    boxes = _decode_proposals(c, moves, info, anchors)
     boxes, output = _scored(c, boxes, scores, info, (height, width, count))
     every = len(anchors)
     before = min(a.rpn_pre_nms_top_n, every) if a.rpn_pre_nms_top_n > 0 else every
-    best, order = _sorted(c, output, before)
-    boxes = _picked(c, boxes, order)
-    indices = _chosen(c, boxes, before)
-    rois = _picked(c, boxes, indices).reshape(-1, 4)
+    best, order = _top_scores(c, output, before)
+    boxes = _gather_rows(c, boxes, order)
+    indices = _select_boxes(c, boxes, before)
+    rois = _gather_rows(c, boxes, indices).reshape(-1, 4)
     rois = c.emit("Concat", _image_numbers(c, scores), rois, axis=1)
     if not a.output_score:
         return result(rois)
@@ -310,7 +310,7 @@ def proposal(c: OperatorCall) -> list[Value] | Value:
     return [result(rois), result(score, 1)]
 
 
-def _proposed(c: OperatorCall, moves: Value, info: Value, anchors: np.ndarray[Any, Any]) -> Value:
+def _decode_proposals(c: OperatorCall, moves: Value, info: Value, anchors: np.ndarray[Any, Any]) -> Value:
     """Decode boxes (B, anchors, 4) from offsets of anchors, clipped to the image."""
     height, width = c.length(2), c.length(3)
     apart = moves.reshape(-1, c.length(1) // 2, 4, height, width)
@@ -321,12 +321,12 @@ def _proposed(c: OperatorCall, moves: Value, info: Value, anchors: np.ndarray[An
     else:
         size = anchors[:, 2:] - anchors[:, :2] + np.float32(1)
         middle = (anchors[:, :2].astype("f8") + 0.5 * (size.astype("f8") - 1.0)).astype("f4")
-        steps, growth = _halves(c, apart)
+        steps, growth = _split_boxes(c, apart)
         # halves are computed in double precision, as in C
         centre = steps * size + c.const(middle, F4)
         grown = (c.emit("Exp", growth) * size).cast("float64")
         half = (grown - c.const(1.0, "float64")) * c.const(0.5, "float64")
-        boxes = _around(c, centre.cast("float64"), half).cast(F4)
+        boxes = _to_corners(c, centre.cast("float64"), half).cast(F4)
     border = c.emit("Gather", info, c.ints(1, 0, 1, 0), axis=1) - 1.0
     inside = c.emit("Min", boxes, border.unsqueeze(1))
     return inside.then("Max", 0.0)
@@ -338,7 +338,7 @@ def _scored(
     """Return boxes, with too small ones enlarged, and scores, -1 for these and for padding."""
     height, width, count = sizes
     least = (info.slice(1, 2, 3) * c.a.rpn_min_size).unsqueeze(2)
-    low, high = _halves(c, boxes)
+    low, high = _split_boxes(c, boxes)
     side = high - low + 1.0
     short = (side < least).cast(F4)
     small = short.reduce("ReduceMax", 2, keepdims=True) > 0.0
@@ -356,17 +356,17 @@ def _scored(
     return boxes, out.choose(-1.0, chances)
 
 
-def _chosen(c: OperatorCall, boxes: Value, before: int) -> Value:
+def _select_boxes(c: OperatorCall, boxes: Value, before: int) -> Value:
     """Return indices (B, rpn_post_nms_top_n) of the remaining boxes."""
     post = c.a.rpn_post_nms_top_n
-    low, high = _halves(c, boxes)
+    low, high = _split_boxes(c, boxes)
     # the box includes its last pixel
     wider = c.emit("Concat", low, high + 1.0, axis=2)
     like = c.emit("Squeeze", boxes.slice(2, 0, 1), c.ints(2)) * 0.0
     ranks = like + _ranks(c, before)
     threshold = float(np.float32(c.a.threshold))
     kept = _suppressed(c, wider, ranks.unsqueeze(1), ranks, threshold, min(post, before))
-    marks, indices = _sorted(c, kept, before)
+    marks, indices = _top_scores(c, kept, before)
     left = (marks > 0.0).cast("int64")
     number = left.reduce("ReduceSum", 1, keepdims=True)
     turns = c.emit("Mod", c.const(np.arange(post)[None], "int64"), number)

@@ -31,10 +31,10 @@ def image_normalize(c: OperatorCall) -> Value:
         c.const(np.reshape(values if len(values) == 1 else values[:channels], (-1, 1, 1)), F4)
         for values in (c.a.mean, c.a.std)
     )
-    kind = c.dtypes[0]
+    dtype = c.dtypes[0]
     x = c.inputs[0].cast(F4)
     output = (x - mean) / std
-    return output.cast(kind)
+    return output.cast(dtype)
 
 
 def image_crop(c: OperatorCall) -> Value:
@@ -53,14 +53,14 @@ def image_flip(c: OperatorCall) -> Value:
 
 def image_adjust_lighting(c: OperatorCall) -> Value:
     """Add a colour."""
-    x, kind = c.inputs[0], c.dtypes[0]
+    x, dtype = c.inputs[0], c.dtypes[0]
     if c.length(2) == 1:
         return x
     added = np.array(PCA, "f4") @ np.array(c.a.alpha, "f4")
     output = (x.cast(F4)) + c.const(added, F4)
-    if kind == "uint8":
+    if dtype == "uint8":
         output = c.emit("Clip", output, c.const(0.0, F4), c.const(255.0, F4))
-    return output.cast(kind)
+    return output.cast(dtype)
 
 
 def image_border(c: OperatorCall) -> Value:
@@ -78,7 +78,7 @@ def image_border(c: OperatorCall) -> Value:
 
 def image_resize(c: OperatorCall) -> Value:
     """Gather the nearest pixels, or multiply by a matrix for each axis."""
-    a, kind = c.a, c.dtypes[0]
+    a, dtype = c.a, c.dtypes[0]
     old = (c.length(-3), c.length(-2))
     new = (a.h, a.w) if hasattr(a, "h") else new_size(a, *old)
     if old == new:
@@ -90,18 +90,18 @@ def image_resize(c: OperatorCall) -> Value:
         rows, columns = (_nearest(*sizes) for sizes in zip(old, new))
         down = c.emit("Gather", c.inputs[0], c.const(rows, "int64"), axis=len(c.shapes[0]) - 3)
         return c.emit("Gather", down, c.const(columns, "int64"), axis=len(c.shapes[0]) - 2)
-    if kind == "uint8" and method != LINEAR:
+    if dtype == "uint8" and method != LINEAR:
         c.refuse("it rounds 8-bit pixels as OpenCV does; use interp 0 or 1, or cast to float32 before")
-    if kind == "uint8":
-        return _whole_mixed(c, old, new)
+    if dtype == "uint8":
+        return _interpolate_integers(c, old, new)
     if method == AREA and (new[0] > old[0] or new[1] > old[1]):
         c.refuse(
             "area interpolation (interp 3) of one growing axis is linear for both, aligned at edges; use interp 1 or 2"
         )
-    return _mixed(c, old, new, method)
+    return _interpolate(c, old, new, method)
 
 
-def _mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int], method: int) -> Value:
+def _interpolate(c: OperatorCall, old: tuple[int, int], new: tuple[int, int], method: int) -> Value:
     """Multiply the columns, then the rows, by matrices of weights."""
     wide = "float64" if c.dtypes[0] == "float64" else F4
     x = c.inputs[0].cast(wide)
@@ -116,24 +116,24 @@ def _mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int], method: 
     return output.cast(c.dtypes[0])
 
 
-def _whole_mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int]) -> Value:
+def _interpolate_integers(c: OperatorCall, old: tuple[int, int], new: tuple[int, int]) -> Value:
     """Interpolate two neighbours along each axis in integers, columns first."""
-    rank, kind = len(c.shapes[0]), "int32"
-    x = c.inputs[0].cast(kind)
+    rank, dtype = len(c.shapes[0]), "int32"
+    x = c.inputs[0].cast(dtype)
     columns, across = taps_of(old[1], new[1], LINEAR, True)
     rows, down = taps_of(old[0], new[0], LINEAR, False)
     parts = []
     for pixels, weights in zip(columns, integer_taps(across)):
         part = c.emit("Gather", x, c.const(pixels.numpy(), "int64"), axis=rank - 2)
-        parts.append(part * c.const(weights.numpy()[:, None], kind))
+        parts.append(part * c.const(weights.numpy()[:, None], dtype))
     mixed = c.emit("Add", *parts) / 16
     parts = []
     for pixels, weights in zip(rows, integer_taps(down)):
         part = c.emit("Gather", mixed, c.const(pixels.numpy(), "int64"), axis=rank - 3)
-        product = part * c.const(weights.numpy()[:, None, None], kind)
+        product = part * c.const(weights.numpy()[:, None, None], dtype)
         parts.append(product / (1 << 16))
     total = c.emit("Add", *parts) + 2
-    output = c.emit("Clip", total / 4, c.const(0, kind), c.const(255, kind))
+    output = c.emit("Clip", total / 4, c.const(0, dtype), c.const(255, dtype))
     return output.cast("uint8")
 
 
@@ -175,7 +175,7 @@ def upsampling(c: OperatorCall) -> Value:
     """ConvTranspose with the given weight, or Resize to the nearest pixel."""
     if c.a.sample_type == "bilinear":
         return _enlarged_by_weight(c)
-    images = [_repeated(c, i) for i in range(len(c.inputs))]
+    images = [_repeat_pixels(c, i) for i in range(len(c.inputs))]
     if len(images) == 1:
         return images[0]
     return c.emit("Concat", *images, axis=1) if c.a.multi_input_mode == "concat" else c.emit("Sum", *images)
@@ -194,7 +194,7 @@ def _enlarged_by_weight(c: OperatorCall) -> Value:
     )
 
 
-def _repeated(c: OperatorCall, i: int) -> Value:
+def _repeat_pixels(c: OperatorCall, i: int) -> Value:
     """Repeat an input's pixels to the output's size."""
     factor = c.a.scale if i == 0 else c.length(2) * c.a.scale // c.length(2, i)
     if factor == 1:
@@ -223,12 +223,12 @@ def bilinear_resize(c: OperatorCall) -> Value:
     return c.emit("Resize", x, "", "", size, mode="linear", coordinate_transformation_mode=mode)
 
 
-def _sampled(c: OperatorCall, x: Value, grid: Value) -> Value:
+def _sample(c: OperatorCall, x: Value, grid: Value) -> Value:
     """Sample images at the positions of a grid (N, 2, h, w)."""
-    return _sampled_at(c, x, c.emit("Transpose", grid, perm=[0, 2, 3, 1]), "bilinear", "zeros", True)
+    return _sample_at(c, x, c.emit("Transpose", grid, perm=[0, 2, 3, 1]), "bilinear", "zeros", True)
 
 
-def _sampled_at(
+def _sample_at(
     c: OperatorCall, x: Value, places: Value, mode: str, padding: str, align_corners: bool
 ) -> Value:
     """Sample images at positions (N, h, w, 2)."""
@@ -245,7 +245,7 @@ def _sampled_at(
 def grid_sample(c: OperatorCall) -> Value:
     """GridSample."""
     x, indices = c.inputs
-    return _sampled_at(c, x, indices, c.a.mode, c.a.padding_mode, c.a.align_corners)
+    return _sample_at(c, x, indices, c.a.mode, c.a.padding_mode, c.a.align_corners)
 
 
 def _affine_grid(c: OperatorCall, theta: Value) -> Value:
@@ -277,7 +277,7 @@ def grid_generator(c: OperatorCall) -> Value:
 @in_floats(half=False)
 def spatial_transformer(c: OperatorCall) -> Value:
     """GridSample at the points of an affine grid."""
-    return _sampled(c, c.inputs[0], _affine_grid(c, c.inputs[1]))
+    return _sample(c, c.inputs[0], _affine_grid(c, c.inputs[1]))
 
 
 @in_floats(half=False)
@@ -306,7 +306,7 @@ def roi_align(c: OperatorCall) -> Value:
         coordinate_transformation_mode=_alignment(c),
     )
     if c.a.position_sensitive:
-        output = _own_channels(c, output, c.out_shapes[0])
+        output = _select_channels(c, output, c.out_shapes[0])
     outside = image.unsqueeze(1, 2, 3) < 0.0
     return outside.choose(0.0, output)
 
@@ -317,7 +317,7 @@ def _alignment(c: OperatorCall) -> str | None:
     return "half_pixel" if c.a.aligned else "output_half_pixel"
 
 
-def _own_channels(c: OperatorCall, pooled: Value, shape: Dims) -> Value:
+def _select_channels(c: OperatorCall, pooled: Value, shape: Dims) -> Value:
     """Select the channels of each bin from the values (R, C * bins, high, wide) of all bins."""
     high, wide = c.a.pooled_size
     bins = high * wide
@@ -326,7 +326,7 @@ def _own_channels(c: OperatorCall, pooled: Value, shape: Dims) -> Value:
     return reshape(c, own, shape, shape[:1])
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     # GridSample, with the two coordinates on the last axis
-    "bilinear_sampler": in_floats(half=False)(lambda c: _sampled(c, *c.inputs)),
+    "bilinear_sampler": in_floats(half=False)(lambda c: _sample(c, *c.inputs)),
 }

@@ -20,8 +20,8 @@ def _flipped(x: Value, rank: int) -> Value:
 
 def _matrices(c: OperatorCall) -> list[Value]:
     """Return the inputs in a type that matrix products support."""
-    kind = computed_in("MatMul", c.opset, c.dtypes[0])
-    return [term(c, i, kind) for i in range(len(c.inputs))]
+    dtype = computed_in("MatMul", c.opset, c.dtypes[0])
+    return [term(c, i, dtype) for i in range(len(c.inputs))]
 
 
 def batch_dot(c: OperatorCall) -> Value:
@@ -54,8 +54,8 @@ def dot(c: OperatorCall) -> Value:
 
 def khatri_rao(c: OperatorCall) -> Value:
     """Product of each row with each row of the next matrix."""
-    kind = computed_in("Mul", c.opset, c.dtypes[0])
-    total, *rest = (term(c, i, kind) for i in range(len(c.inputs)))
+    dtype = computed_in("Mul", c.opset, c.dtypes[0])
+    total, *rest = (term(c, i, dtype) for i in range(len(c.inputs)))
     width = c.length(1)
     for each in rest:
         product = total.unsqueeze(1) * each.unsqueeze(0)
@@ -66,7 +66,7 @@ def khatri_rao(c: OperatorCall) -> Value:
 # products of BLAS
 
 
-def _to_end(c: OperatorCall, x: Value) -> Value:
+def _rows_before_last(c: OperatorCall, x: Value) -> Value:
     """Move the axis of rows before the last one."""
     rank = len(c.shapes[0])
     at = c.a.axis % rank
@@ -75,7 +75,7 @@ def _to_end(c: OperatorCall, x: Value) -> Value:
 
 def _product(c: OperatorCall) -> Value:
     rank = len(c.shapes[0])
-    left, right = (_to_end(c, x) for x in _matrices(c)[:2])
+    left, right = (_rows_before_last(c, x) for x in _matrices(c)[:2])
     left = _flipped(left, rank) if c.a.transpose_a else left
     right = _flipped(right, rank) if c.a.transpose_b else right
     output: Value = left.then("MatMul", right) * c.a.alpha
@@ -120,7 +120,7 @@ def linalg_extractdiag(c: OperatorCall) -> Value:
     return elements(c.inputs[0], c.shapes[0], indices)
 
 
-def _places(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
+def _triangle_indices(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows and columns of a triangle's elements: a lower one by rows, an upper one by columns."""
     offset = c.a.offset
     rows, columns = np.tril_indices(size, -abs(offset))
@@ -130,7 +130,7 @@ def _places(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def linalg_extracttrian(c: OperatorCall) -> Value:
     """Extract the elements of a triangle."""
-    rows, columns = _places(c, c.length(-1))
+    rows, columns = _triangle_indices(c, c.length(-1))
     return elements(c.inputs[0], c.shapes[0], _numbers(c)[rows, columns])
 
 
@@ -138,7 +138,7 @@ def linalg_maketrian(c: OperatorCall) -> Value:
     """Build matrices from the elements of a triangle."""
     size = c.numbers(c.out_shapes[0][-1:])[0]
     indices = np.zeros((size, size), int)
-    rows, columns = _places(c, size)
+    rows, columns = _triangle_indices(c, size)
     indices[rows, columns] = np.arange(1, len(rows) + 1)
     return matrices(c, indices)
 
@@ -167,7 +167,7 @@ def linalg_slogdet(c: OperatorCall) -> tuple[Value, Value]:
 # elimination
 
 
-def _side(c: OperatorCall, axis: int = -1, i: int = 0) -> int:
+def _elimination_size(c: OperatorCall, axis: int = -1, i: int = 0) -> int:
     """Return the size of matrices whose elimination is written out, which must be small."""
     size = c.length(axis, i)
     if size > _MAX_SIZE:
@@ -177,7 +177,7 @@ def _side(c: OperatorCall, axis: int = -1, i: int = 0) -> int:
     return size
 
 
-def _solved(triangle: Value, right: Value, size: int, lower: bool) -> Value:
+def _substitute(triangle: Value, right: Value, size: int, lower: bool) -> Value:
     """Solve ``triangle @ X = right`` by substitution, row by row."""
     outputs: list[Value] = []
     for i in range(size) if lower else reversed(range(size)):
@@ -192,19 +192,19 @@ def _solved(triangle: Value, right: Value, size: int, lower: bool) -> Value:
 
 def linalg_trsm(c: OperatorCall) -> Value:
     """Solve triangular equations by substitution."""
-    rank, size = len(c.shapes[0]), _side(c)
+    rank, size = len(c.shapes[0]), _elimination_size(c)
     triangle, right = term(c, 0, "float64"), term(c, 1, "float64") * c.a.alpha
     # X A = B is solved as A^T X^T = B^T
     if c.a.transpose != c.a.rightside:
         triangle = _flipped(triangle, rank)
     right = _flipped(right, rank) if c.a.rightside else right
-    output = _solved(triangle, right, size, c.a.lower != (c.a.transpose != c.a.rightside))
+    output = _substitute(triangle, right, size, c.a.lower != (c.a.transpose != c.a.rightside))
     return result(_flipped(output, rank) if c.a.rightside else output)
 
 
 def linalg_potrf(c: OperatorCall) -> Value:
     """Cholesky factor, column by column; NaN if a matrix is not positive definite."""
-    rank, size = len(c.shapes[0]), _side(c)
+    rank, size = len(c.shapes[0]), _elimination_size(c)
     x = term(c, 0, "float64")
     x = x if c.a.lower else _flipped(x, rank)
     columns: list[Value] = []
@@ -221,10 +221,10 @@ def linalg_potrf(c: OperatorCall) -> Value:
 
 def linalg_potri(c: OperatorCall) -> Value:
     """Inverse of a matrix from its Cholesky factor."""
-    rank, size = len(c.shapes[0]), _side(c)
+    rank, size = len(c.shapes[0]), _elimination_size(c)
     x = term(c, 0, "float64")
     x = x if c.a.lower else _flipped(x, rank)
-    inverse = _solved(x, c.const(np.eye(size), "float64"), size, True)
+    inverse = _substitute(x, c.const(np.eye(size), "float64"), size, True)
     return result(_flipped(inverse, rank).then("MatMul", inverse))
 
 
@@ -250,14 +250,14 @@ def _reflections(x: Value, rank: int, steps: int, length: int) -> tuple[Value, V
 
 def linalg_inverse(c: OperatorCall) -> Value:
     """Inverse, by reflections and substitution."""
-    size = _side(c)
+    size = _elimination_size(c)
     upper, turn = _reflections(term(c, 0, "float64"), len(c.shapes[0]), size, size)
-    return result(_solved(upper, turn, size, False))
+    return result(_substitute(upper, turn, size, False))
 
 
 def linalg_gelqf(c: OperatorCall) -> tuple[Value, Value]:
     """Factors L and Q, by reflections."""
-    rank, size, length = len(c.shapes[0]), _side(c, -2), c.length(-1)
+    rank, size, length = len(c.shapes[0]), _elimination_size(c, -2), c.length(-1)
     upper, turn = _reflections(_flipped(term(c, 0, "float64"), rank), rank, size, length)
     output = _flipped(_triangle_of(upper, size), rank)
     return result(turn.slice(-2, 0, size)), result(output, 1)
@@ -268,7 +268,7 @@ def _triangle_of(upper: Value, size: int) -> Value:
     return _triangle(upper.slice(-2, 0, size), size, False)
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "linalg_gemm2": lambda c: result(_product(c)),
     # MatMul times a number, plus a multiple of a third matrix
     "linalg_gemm": lambda c: result(_product(c) + _matrices(c)[2] * c.a.beta),

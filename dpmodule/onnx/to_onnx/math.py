@@ -98,8 +98,8 @@ _FEW_BITS = {"float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19, "flo
 def onnx_round(c: OperatorCall) -> Value:
     """Round, or Cast to a type of few bits and back."""
     if c.a.to == "integer":
-        kind = working_type(c.dtypes[0])
-        return result(term(c, 0).cast(kind).then("Round").cast(c.dtypes[0]))
+        dtype = working_type(c.dtypes[0])
+        return result(term(c, 0).cast(dtype).then("Round").cast(c.dtypes[0]))
     code = _FEW_BITS.get(c.a.to)
     if code is None or c.opset < 19:
         first = 23 if code is None else 19
@@ -343,7 +343,7 @@ def _axes(c: OperatorCall, given: Sequence[int] | None, exclude: bool = False) -
     return tuple(i for i in range(rank) if i not in axes) if exclude else axes
 
 
-def _over(x: Value, operator: str, axes: Sequence[int], keepdims: bool) -> Value:
+def _reduce(x: Value, operator: str, axes: Sequence[int], keepdims: bool) -> Value:
     """Reduce; a scalar becomes an array of one element."""
     single = not keepdims and len(axes) == len(x.c.shapes[0])
     output = x.reduce(operator, *axes, keepdims=keepdims)
@@ -352,7 +352,7 @@ def _over(x: Value, operator: str, axes: Sequence[int], keepdims: bool) -> Value
 
 def _reduced(c: OperatorCall, operator: str, dtype: str) -> Value:
     axes = _axes(c, c.a.axis, c.a.exclude)
-    return result(_over(term(c, 0, dtype), operator, axes, c.a.keepdims)) if axes else c.inputs[0]
+    return result(_reduce(term(c, 0, dtype), operator, axes, c.a.keepdims)) if axes else c.inputs[0]
 
 
 def _without_nan(c: OperatorCall, operator: str, number: float) -> Value:
@@ -361,20 +361,20 @@ def _without_nan(c: OperatorCall, operator: str, number: float) -> Value:
     axes = _axes(c, c.a.axis, c.a.exclude)
     x = term(c, 0)
     full = c.emit("IsNaN", x).choose(number, x)
-    return result(_over(full, operator, axes, c.a.keepdims)) if axes else c.inputs[0]
+    return result(_reduce(full, operator, axes, c.a.keepdims)) if axes else c.inputs[0]
 
 
 def norm(c: OperatorCall) -> Value:
     """ReduceL1 or ReduceL2."""
     operator = "ReduceL1" if c.a.ord == 1 else "ReduceL2"
-    return result(_over(term(c, 0), operator, _axes(c, c.a.axis), c.a.keepdims))
+    return result(_reduce(term(c, 0), operator, _axes(c, c.a.axis), c.a.keepdims))
 
 
 def square_sum(c: OperatorCall) -> Value:
     """ReduceSumSquare."""
     axes = _axes(c, c.a.axis, c.a.exclude)
     x = term(c, 0, computed_in("ReduceSumSquare", c.opset, c.dtypes[0]))
-    return result(_over(x, "ReduceSumSquare", axes, c.a.keepdims) if axes else x * x)
+    return result(_reduce(x, "ReduceSumSquare", axes, c.a.keepdims) if axes else x * x)
 
 
 def moments(c: OperatorCall) -> tuple[Value, Value]:
@@ -383,13 +383,13 @@ def moments(c: OperatorCall) -> tuple[Value, Value]:
     mean = x.reduce("ReduceMean", *axes, keepdims=True)
     apart = x - mean
     outputs = (
-        _over(x, "ReduceMean", axes, c.a.keepdims),
-        _over(apart * apart, "ReduceMean", axes, c.a.keepdims),
+        _reduce(x, "ReduceMean", axes, c.a.keepdims),
+        _reduce(apart * apart, "ReduceMean", axes, c.a.keepdims),
     )
     return result(outputs[0]), result(outputs[1], 1)
 
 
-def _place(c: OperatorCall, operator: str) -> Value:
+def _arg_reduce(c: OperatorCall, operator: str) -> Value:
     """ArgMax or ArgMin along an axis, or of all elements."""
     x = term(c, 0, computed_in(operator, c.opset, c.dtypes[0]))
     if c.a.axis is None:
@@ -411,16 +411,16 @@ def argmax_channel(c: OperatorCall) -> Value:
 # sorting, top-k, cumulative sums
 
 
-def _along(c: OperatorCall, x: Value) -> tuple[Value, int]:
+def _sort_operand(c: OperatorCall, x: Value) -> tuple[Value, int]:
     """Return the array and the axis to sort: the array itself, or its flattened elements."""
     if c.a.axis is None:
         return x.reshape(-1), 0
     return x, normal_axis(c.a.axis, len(c.shapes[0]))
 
 
-def _ordered(c: OperatorCall, count: int, ascending: bool) -> tuple[Value, Value, int]:
+def _top_values(c: OperatorCall, count: int, ascending: bool) -> tuple[Value, Value, int]:
     """Return the first values in order and their indices; a count below 1 means all."""
-    x, axis = _along(c, term(c, 0, computed_in("TopK", c.opset, c.dtypes[0])))
+    x, axis = _sort_operand(c, term(c, 0, computed_in("TopK", c.opset, c.dtypes[0])))
     if count > 0:
         many = c.ints(count)
     elif c.a.axis is None:
@@ -433,7 +433,7 @@ def _ordered(c: OperatorCall, count: int, ascending: bool) -> tuple[Value, Value
 
 def topk(c: OperatorCall) -> Value | tuple[Value, Value]:
     """First values in order, their indices, both, or a mask."""
-    values, indices, axis = _ordered(c, c.a.k, c.a.is_ascend)
+    values, indices, axis = _top_values(c, c.a.k, c.a.is_ascend)
     if c.a.ret_typ == "mask":
         return _mask(c, indices, axis)
     if c.a.ret_typ == "indices":
@@ -454,13 +454,13 @@ def _mask(c: OperatorCall, places: Value, axis: int) -> Value:
 
 def cumsum(c: OperatorCall) -> Value:
     """CumSum in the type of the result."""
-    kind = c.out_dtypes[0]
-    x, axis = _along(c, term(c, 0, kind))
-    x = x.cast(computed_in("CumSum", c.opset, kind))
+    dtype = c.out_dtypes[0]
+    x, axis = _sort_operand(c, term(c, 0, dtype))
+    x = x.cast(computed_in("CumSum", c.opset, dtype))
     return result(c.emit("CumSum", x, c.const(axis, "int64")))
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "logical_not": lambda c: result(term(c, 0, computed_in("Equal", c.opset, c.dtypes[0])).equals(0)),
     "log10": lambda c: _scaled(c, "Log", 1 / math.log(10)),
     "log2": lambda c: _scaled(c, "Log", 1 / math.log(2)),
@@ -477,9 +477,9 @@ ROWS: dict[str, Builder] = {
     "nansum": lambda c: _without_nan(c, "ReduceSum", 0),
     "nanprod": lambda c: _without_nan(c, "ReduceProd", 1),
     # index of the greatest element, in the type of the elements
-    "argmax": lambda c: _place(c, "ArgMax"),
+    "argmax": lambda c: _arg_reduce(c, "ArgMax"),
     # index of the smallest element, in the type of the elements
-    "argmin": lambda c: _place(c, "ArgMin"),
-    "sort": lambda c: result(_ordered(c, 0, c.a.is_ascend)[0]),
-    "argsort": lambda c: result(_ordered(c, 0, c.a.is_ascend)[1]),
+    "argmin": lambda c: _arg_reduce(c, "ArgMin"),
+    "sort": lambda c: result(_top_values(c, 0, c.a.is_ascend)[0]),
+    "argsort": lambda c: result(_top_values(c, 0, c.a.is_ascend)[1]),
 }

@@ -94,7 +94,7 @@ def col2im(c: OperatorCall) -> Value:
 
 @in_floats()
 def activation(c: OperatorCall) -> Value:
-    """One of five functions."""
+    """The activation named by `act_type`."""
     other = {"softrelu": "Softplus", "softsign": "Softsign"}
     return c.emit(other.get(c.a.act_type, c.a.act_type.capitalize()), c.inputs[0])
 

@@ -52,14 +52,14 @@ def quantize(c: OperatorCall) -> list[Value]:
 
 def quantize_v2(c: OperatorCall) -> list[Value]:
     """Quantize with a calibrated range, or that of the data."""
-    a, kind = c.a, c.out_dtypes[0]
+    a, dtype = c.a, c.out_dtypes[0]
     if c.dtypes[0] != F4:
         top = STEPS[c.dtypes[0]]
-        low, high = 0.0 if kind == "uint8" else -top, top
+        low, high = 0.0 if dtype == "uint8" else -top, top
         if has_calibration(a):
             low, high = a.min_calib_range, a.max_calib_range
         return [c.inputs[0], _number(c, low), _number(c, high)]
-    return _quantized(c, *_data_range(c), kind, STEPS[kind])
+    return _quantized(c, *_data_range(c), dtype, STEPS[dtype])
 
 
 def _data_range(c: OperatorCall) -> tuple[Value, Value]:
@@ -76,10 +76,10 @@ def _extreme(c: OperatorCall, operator: str, value: Value) -> Value:
 
 def quantize_asym(c: OperatorCall) -> list[Value]:
     """Quantize to 0..255, with a shift."""
-    kind, x = c.dtypes[0], c.inputs[0]
-    if kind == "uint8":
+    dtype, x = c.dtypes[0], c.inputs[0]
+    if dtype == "uint8":
         return [x, _number(c, 1.0), _number(c, 0.0)]
-    if kind == "int8":
+    if dtype == "int8":
         moved = x.cast("int32") + c.const(128, "int32")
         return [moved.cast("uint8"), _number(c, 1.0), _number(c, 128.0)]
     low, high = _data_range(c)
@@ -101,17 +101,17 @@ def dequantize(c: OperatorCall) -> Value:
 def requantize(c: OperatorCall) -> list[Value]:
     """Requantize 32 bits to 8."""
     data, low, high = c.inputs
-    kind = c.out_dtypes[0]
+    dtype = c.out_dtypes[0]
     unit = _magnitude(low, high) / STEPS["int32"]
     if has_calibration(c.a):
         reach = _magnitude(*_data_range(c))
     else:
         # the magnitude of the least int32 is not an int32
-        wide = data if kind == "uint8" else abs(data.cast("float64"))
+        wide = data if dtype == "uint8" else abs(data.cast("float64"))
         reach = _extreme(c, "ReduceMax", wide).cast(F4) * unit
-    factor = unit * (MAX_VALUE[kind] / reach)
-    output = _rounded(c, data.cast(F4) * factor, kind)
-    return [output, reach * 0.0 if kind == "uint8" else -reach, reach]
+    factor = unit * (MAX_VALUE[dtype] / reach)
+    output = _rounded(c, data.cast(F4) * factor, dtype)
+    return [output, reach * 0.0 if dtype == "uint8" else -reach, reach]
 
 
 def _scale_of(c: OperatorCall, i: int, low: Value, high: Value) -> Value:
@@ -187,34 +187,34 @@ def quantized_embedding(c: OperatorCall) -> list[Value]:
 
 def quantized_concat(c: OperatorCall) -> list[Value]:
     """Concat after rescaling all parts to one range."""
-    count, kind, zero = c.a.num_args, c.out_dtypes[0], _number(c, 0.0)
+    count, dtype, zero = c.a.num_args, c.out_dtypes[0], _number(c, 0.0)
     ends = c.inputs[count:]
     low, high = c.emit("Min", *ends[::2], zero), c.emit("Max", *ends[1::2], zero)
-    scale = STEPS[kind] / _magnitude(low, high)
+    scale = STEPS[dtype] / _magnitude(low, high)
     parts = []
     for i, x in enumerate(c.inputs[:count]):
         factor = scale / _scale_of(c, i, ends[2 * i], ends[2 * i + 1])
-        parts.append(_rounded(c, x.cast(F4) * factor, kind))
+        parts.append(_rounded(c, x.cast(F4) * factor, dtype))
     return [c.emit("Concat", *parts, axis=c.a.dim), low, high]
 
 
 def quantized_elemwise_add(c: OperatorCall) -> list[Value]:
     """Sum of the represented values."""
-    kind, ends = c.out_dtypes[0], c.inputs[2:]
+    dtype, ends = c.out_dtypes[0], c.inputs[2:]
     if has_calibration(c.a):
         low, high = _data_range(c)
     else:
         high = _magnitude(*ends[:2]) + _magnitude(*ends[2:])
         low = -high
-    scale = STEPS[kind] / _magnitude(low, high)
+    scale = STEPS[dtype] / _magnitude(low, high)
     parts = []
     for i, x in enumerate(c.inputs[:2]):
         factor = scale / _scale_of(c, i, ends[2 * i], ends[2 * i + 1])
         part = x.cast(F4) * factor
-        if c.dtypes[0] != c.dtypes[1] and c.dtypes[i] == "uint8" and kind == "int8":
+        if c.dtypes[0] != c.dtypes[1] and c.dtypes[i] == "uint8" and dtype == "int8":
             part = _rounded(c, part, "int8").cast(F4)
         parts.append(part)
-    return [_rounded(c, c.emit("Add", *parts), kind), low, high]
+    return [_rounded(c, c.emit("Add", *parts), dtype), low, high]
 
 
 def quantized_elemwise_mul(c: OperatorCall) -> list[Value]:
@@ -253,7 +253,7 @@ def quantized_batch_norm(c: OperatorCall) -> list[Value]:
     return [_rounded(c, scaled + added.unsqueeze(*axes), "int8"), low, high]
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "quantized_act": lambda c: [c.emit("Clip", c.inputs[0], c.const(0)), *c.inputs[1:]],
     "quantized_flatten": lambda c: [c.emit("Flatten", c.inputs[0], axis=1), *c.inputs[1:]],
 }

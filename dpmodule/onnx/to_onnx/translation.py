@@ -204,7 +204,7 @@ def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
 # builders, by name
 
 _FILES = "array contrib detection image linalg math nn pooling quantize random sequence"
-"""Modules with builders: their public functions, and the entries of their tables `ROWS`."""
+"""Modules with builders: their public functions, and the entries of their `TABLE`."""
 
 
 @cache
@@ -213,7 +213,7 @@ def builders() -> dict[str, Builder]:
     outputs: dict[str, Builder] = {}
     for file in _FILES.split():
         module = import_module(f"{__package__}.{file}")
-        outputs |= getattr(module, "ROWS", {})
+        outputs |= getattr(module, "TABLE", {})
         for name, value in vars(module).items():
             if name[0] != "_" and isfunction(value) and value.__module__ == module.__name__:
                 outputs[name.rstrip("_")] = value
@@ -232,8 +232,7 @@ def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int
     """Infer all shapes of a graph from shapes of variables with named dynamic lengths.
 
     Shape rules handle numbers only. They run for a first set of sizes and again for each name with another size: a
-        length
-    that changes depends on that name.
+    length that changes depends on that name.
 
     Args:
         shapes: shapes of variables by name.

@@ -202,8 +202,7 @@ def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
     """Make sums overwrite the other summand if its memory is no longer needed.
 
     Every other reader must have made its own memory: a slice, or a dropout in prediction, shares it, and other passes
-        may
-    still move activations and dense layers after the sum.
+    may still move activations and dense layers after the sum.
     """
     readers = _readers(low)
     fresh: set[int] = set()

@@ -202,8 +202,7 @@ def runs(
     """Yield the steps in lists, in order: runs of convolutions, and the steps between them.
 
     A convolution that reads a variable as data is not part of a run: input data has few channels, for which the kernel
-        is
-    not always faster. Neither is a convolution with a computed parameter.
+    is not always faster. Neither is a convolution with a computed parameter.
 
     Args:
         kept: numbers of the values that are read outside the steps.
