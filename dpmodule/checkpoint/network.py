@@ -2,8 +2,8 @@
 
 ``<prefix>-symbol.json`` holds the graph, ``<prefix>-<epoch>.params`` the parameters under keys such as
 "arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. Keys without "arg:" and
-"aux:", as gluon's ``collect_params().save`` writes them, are read as well: the graph distinguishes states from parameters. The
-files of one save are replaced together: after a killed save, loading finds the old set or the new one (see `files`).
+"aux:", as gluon's ``collect_params().save`` writes them, are read as well: the graph distinguishes states from
+parameters. The files of one save are replaced together: after a killed save, loading finds the old set or the new one.
 
 In the format "safetensors" one file, ``<prefix>-<epoch>.safetensors``, holds parameters and graph: the same keys, and
 the graph's JSON as the text `SYMBOL`. Loading finds either format.
@@ -392,7 +392,7 @@ def _file_matcher(prefix: str) -> Callable[[str], bool]:
 def _missing(path: str, prefix: str) -> FileError:
     saved = epochs(prefix)
     if saved:
-        hint = f"the epochs saved under this prefix are {', '.join(map(str, saved))}"
+        hint = f"this prefix has the epochs {', '.join(map(str, saved))}"
     else:
         hint = f"nothing is saved under the prefix {os.fspath(prefix)!r}"
     return FileError(2, f"no such file; {hint}", path)

@@ -122,7 +122,7 @@ class _Packer:
         factory = value.default_factory
         if factory is not None and factory not in _FACTORIES.values():
             raise ArgumentError(
-                f"{path} is a defaultdict of {factory!r}, which cannot be saved; a run's state may hold defaultdicts of "
+                f"{path} is a defaultdict of {factory!r}, which cannot be saved; a run's state may hold those of "
                 f"{', '.join(_FACTORIES)}"
             )
         return {"$defaultdict": items, "factory": getattr(factory, "__name__", None)}

@@ -183,7 +183,7 @@ def test_arguments_that_do_not_fit(folder):
 
 
 def test_folders_that_are_none(tmp_path):
-    with pytest.raises(FileError, match=r"there is no config\.json"):
+    with pytest.raises(FileError, match=r"has no config\.json"):
         mx.interop.load_pretrained(tmp_path)
     with pytest.raises(FileError, match="no such folder, and no repository's id such as user/name"):
         mx.interop.load_pretrained(tmp_path / "missing")
@@ -193,15 +193,15 @@ def test_damaged_folders(folder):
     module = bound()
     for name, changes, match in (
         ("config.json", {"format_version": 2}, "format_version is 2, expected 1"),
-        ("config.json", {"data": [{"name": "data"}]}, "data is no list"),
-        ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "f7"}]}, "data is no list"),
-        ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "(1,"}]}, "data is no list"),
-        ("config.json", {"label_names": 3}, "label_names is no list"),
+        ("config.json", {"data": [{"name": "data"}]}, "data is not a list"),
+        ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "f7"}]}, "data is not a list"),
+        ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "(1,"}]}, "data is not a list"),
+        ("config.json", {"label_names": 3}, "label_names is not a list"),
         ("config.json", {"label_names": []}, "no parameters for softmax_label"),
         (
             "config.json",
             {"data": [{"name": "x", "shape": [1]}]},
-            "no parameters for data; inputs .* has not: x",
+            "no parameters for data; inputs .* does not have: x",
         ),
         ("symbol.json", {"nodes": 3}, r"symbol\.json"),
     ):

@@ -86,9 +86,9 @@ class _SVRGOptimizer(opt.Optimizer):
 class SVRGModule(Module):
     """A Module whose gradients are corrected by the gradient over all data.
 
-    A second module keeps a snapshot of the parameters. For every batch, its gradient is subtracted from the module's own,
-    and the mean gradient over all data at the snapshot is added: the expectation stays and the variance falls. `fit`
-    renews the snapshot and the mean every `update_freq` epochs; your own loop calls `update_full_grads`.
+    A second module keeps a snapshot of the parameters. For every batch, its gradient is subtracted from the module's
+    own, and the mean gradient over all data at the snapshot is added: the expectation stays and the variance falls.
+    `fit` renews the snapshot and the mean every `update_freq` epochs; your own loop calls `update_full_grads`.
 
     Args:
         symbol: see `Module`, as for all others but the last.
