@@ -137,7 +137,7 @@ def test_an_agent_of_another_class_is_not_written_over(run):
     run(*TRAIN, "-m", "letters:Table", "-mf", "m", "-eps", 1)
     line = run(*TRAIN, "-m", "letters:Other", "-mf", "m", "-eps", 1).error
     assert "--model-file is 'm', where another agent is saved: 'letters:Table'" in line
-    program, *words = shlex.split(line.rpartition("removes it and trains: ")[2])
+    program, *words = shlex.split(line.rpartition("remove the saved agent: ")[2])
     assert program == "dpmodule"
     assert run(*words).code == 0
 

@@ -216,7 +216,7 @@ def test_errors_say_what_to_do(here, capsys):
     torch.save({"fc_weight": torch.ones(1)}, "alone.pt")
     for words, match in (
         (("missing", "a.onnx"), "missing: no such file, folder or saved prefix"),
-        (("net", "x.pt", "--epoch", "5"), "saved under this prefix are the epochs: 7"),
+        (("net", "x.pt", "--epoch", "5"), "the saved epochs are: 7"),
         (("junk", "a.onnx"), "junk: no model"),
         (("empty", "a.onnx"), "a folder without config.json"),
         (("alone.pt", "a.onnx"), "There is no alone-symbol.json: --symbol FILE"),

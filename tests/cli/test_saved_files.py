@@ -60,7 +60,7 @@ def test_files_of_another_network_are_refused_with_the_command_that_removes_them
         error = run(*words).error
         assert reason in error
         assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    program, *command = shlex.split(re.search(r"trains: (dpmodule .*)", error)[1])
+    program, *command = shlex.split(re.search(r"remove the saved files: (dpmodule .*)", error)[1])
     assert command == [*words, "--overwrite"]
     assert run(*command).code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -106,7 +106,7 @@ def test_load_epoch_goes_on_with_the_saved_network_only(run):
     os.unlink("model-0001.states")
     done = run(*FIT, "--load-epoch", "1", "--epochs", "2")
     assert done.code == 0
-    assert "the optimizer starts anew" in done.err
+    assert "the optimizer starts with new states" in done.err
 
 
 def test_help_and_version(run):

@@ -150,7 +150,7 @@ def test_a_checkpoint_of_another_training_is_one_error(run, tmp_path):
 def test_what_cannot_be_gone_on_from_is_refused(run):
     for words, expected in [
         (("--resume", "-im", "x"), "give only one of them"),
-        (("-stim", "5", "-dt", "train:stream"), "not with --datatype"),
+        (("-stim", "5", "-dt", "train:stream"), "they do not work with --datatype"),
         (("-stim", "-1"), "expected seconds from 0 on"),
     ]:
         done = run(*TRAIN, *words)

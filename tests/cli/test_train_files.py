@@ -183,7 +183,7 @@ def test_fewer_files_than_workers_are_told_unless_files_are_split(run):
     done = run(*words, "--mode", "serial")
     assert "--workers 3 is reduced to 1, since --mode serial has one worker" in done.err
     if native.available():
-        assert "as many as there are files; --split-files cuts files" in run(*words, "--overwrite").err
+        assert "the number of files; --split-files splits files" in run(*words, "--overwrite").err
         assert run(*words, "--overwrite", "--split-files").err == ""
 
 
@@ -197,7 +197,7 @@ MISTAKES = [
     (["--validation", "none-*"], "--validation 'none-*' matches no file"),
     (["--feed", "none"], "--feed: 'none', expected an existing file"),
     (["--feed", "empty"], "empty: line 1, column 1"),
-    (["--feed", "piped"], "if you trust the description, say --allow-pipe-command"),
+    (["--feed", "piped"], "if you trust the description, use --allow-pipe-command"),
     (["--feed", "unused"], "which slot is the label? 0 of the used slots have a name that ends in 'label'"),
     (["--label", "lable"], "--label is 'lable', expected one of the used slots: words, label"),
     (["--rows", "wrods=5"], "--rows wrods=5: 'wrods' is not a used id slot; these are words"),
