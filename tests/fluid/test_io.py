@@ -131,7 +131,7 @@ def test_mistakes(net, executor, tmp_path):
         ValueError, match=r"feeded_var_names is \['words', 'label'\], but the targets depend on words"
     ):
         save(tmp_path, ["words", "label"], [prediction], executor)
-    with pytest.raises(ValueError, match="which nothing computes"):
+    with pytest.raises(ValueError, match="expected computed variables"):
         save(tmp_path, ["words"], ["words"], executor)
     with pytest.raises(ValueError, match="target_vars is"):
         save(tmp_path, ["words"], [], executor)
