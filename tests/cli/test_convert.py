@@ -217,7 +217,7 @@ def test_errors_say_what_to_do(here, capsys):
     for words, match in (
         (("missing", "a.onnx"), "missing: no such file, folder or saved prefix"),
         (("net", "x.pt", "--epoch", "5"), "the saved epochs are: 7"),
-        (("junk", "a.onnx"), "junk: no model"),
+        (("junk", "a.onnx"), "junk: not a model"),
         (("empty", "a.onnx"), "a folder without config.json"),
         (("alone.pt", "a.onnx"), "There is no alone-symbol.json: --symbol FILE"),
         (("other.safetensors", "a.onnx", "--symbol", "net-symbol.json"), "holds x, which the graph has not"),
@@ -272,7 +272,7 @@ def test_damaged_archives(here):
         find("b.pt")
     np.savez("c.pt", a=np.ones(2))
     shutil.move("c.pt.npz", "c.pt")
-    with pytest.raises(FileFormatError, match="none that torch wrote"):
+    with pytest.raises(FileFormatError, match="that torch did not write"):
         find("c.pt")
 
 

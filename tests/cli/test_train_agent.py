@@ -151,7 +151,7 @@ def test_what_cannot_be_gone_on_from_is_refused(run):
     for words, expected in [
         (("--resume", "-im", "x"), "give only one of them"),
         (("-stim", "5", "-dt", "train:stream"), "they do not work with --datatype"),
-        (("-stim", "-1"), "expected seconds from 0 on"),
+        (("-stim", "-1"), "expected a number of seconds from 0"),
     ]:
         done = run(*TRAIN, *words)
         assert done.code == 2

@@ -127,7 +127,7 @@ def test_other_mistakes(net):
         fluid.create_lod_tensor([[1]], [[1], [1]])
     with pytest.raises(ValueError, match="the sum of lengths is 2"):
         fluid.create_lod_tensor(np.zeros((3, 1)), [[1, 1]])
-    with pytest.raises(ValueError, match="has not 2 values"):
+    with pytest.raises(ValueError, match="does not have 2 values"):
         fluid.DataFeeder(["words", "label"]).feed([(1,)])
 
 

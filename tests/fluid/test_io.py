@@ -135,7 +135,7 @@ def test_mistakes(net, executor, tmp_path):
         save(tmp_path, ["words"], ["words"], executor)
     with pytest.raises(ValueError, match="target_vars is"):
         save(tmp_path, ["words"], [], executor)
-    with pytest.raises(ValueError, match="give no file names"):
+    with pytest.raises(ValueError, match="file names are not supported"):
         save(tmp_path, ["words"], [prediction], executor, model_filename="__model__")
     with pytest.raises(ValueError, match="dirname is None"):
         save(None, ["words"], [prediction], executor)

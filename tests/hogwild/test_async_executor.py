@@ -427,7 +427,7 @@ def test_slots_and_variables_of_other_names_are_listed(run, bags, feed, text):
         mx.sym.FullyConnected(learned, num_hidden=1), mx.sym.Variable("label")
     )
     with pytest.raises(
-        ArgumentError, match="no slot is called y; .* slots x, label, the network the variables x, y, label"
+        ArgumentError, match="no slot y; .* slots x, label, the network the variables x, y, label"
     ):
         run.run_from_files(net, described(**DENSE), bags, 1)
     net = mx.sym.broadcast_mul(
