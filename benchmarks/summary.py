@@ -1,4 +1,4 @@
-"""The page for people: one table a system and one picture, taken from the targets of all parts."""
+"""Summary page: one table per system and one picture, from the targets of all parts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SYSTEMS: dict[str, list[tuple[str, str, str, str]]] = {
         ("Read CSV files", "data", "csv*against *", "np.loadtxt"),
     ],
 }
-"""By system: what was measured in plain words, its part, the pattern of its targets, and against whom."""
+"""By system: description of the workload, part, pattern of targets, and other sides."""
 
 _ABOUT = """\
 # Benchmark results
@@ -107,7 +107,7 @@ _LEFT, _WIDTH, _ROW = 350, 670, 18
 
 
 def _place(value: float) -> float:
-    """Return where a ratio stands on the axis from 0.5 to 256, on which each doubling is as long."""
+    """Return the position of a ratio on the logarithmic axis from 0.5 to 256."""
     return _LEFT + (_WIDTH - _LEFT - 60) * (math.log2(min(max(value, 0.5), 256)) + 1) / 9
 
 

@@ -1,4 +1,4 @@
-"""Runs the program of the start page and draws what it measured, for the same page."""
+"""Run the program of the start page and draw its metrics, for the same page."""
 
 from __future__ import annotations
 

@@ -134,16 +134,16 @@ def mark_variables(
 
 
 def _heads(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | None]]:
-    found = _listed("heads", heads)
+    head_arrays = _listed("heads", heads)
     if head_grads is None:
-        return found, [None] * len(found)
+        return head_arrays, [None] * len(head_arrays)
     grads = [head_grads] if isinstance(head_grads, NDArray) else list(head_grads)
-    if len(grads) != len(found):
+    if len(grads) != len(head_arrays):
         raise ArgumentError(
-            f"{len(found)} heads and {len(grads)} head_grads are given; expected as many of each"
+            f"{len(head_arrays)} heads and {len(grads)} head_grads are given; expected as many of each"
         )
     _listed("head_grads", [g for g in grads if g is not None])
-    return found, grads
+    return head_arrays, grads
 
 
 def backward(
@@ -164,8 +164,8 @@ def backward(
         ArgumentError: the numbers of heads and head gradients differ.
         ShapeError: a head gradient has another shape than its head.
     """
-    found, grads = _heads(heads, head_grads)
-    differentiate(found, grads, None, retain_graph, False, train_mode)
+    head_arrays, grads = _heads(heads, head_grads)
+    differentiate(head_arrays, grads, None, retain_graph, False, train_mode)
 
 
 def grad(
@@ -201,12 +201,12 @@ def grad(
         >>> x.grad.asnumpy()
         array([6.], dtype=float32)
     """
-    found, grads = _heads(heads, head_grads)
+    head_arrays, grads = _heads(heads, head_grads)
     wanted = _listed("variables", variables)
     if not wanted:
         raise ArgumentError("variables is empty, expected at least one array")
     retain = create_graph if retain_graph is None else retain_graph
-    return differentiate(found, grads, wanted, retain, create_graph, train_mode)
+    return differentiate(head_arrays, grads, wanted, retain, create_graph, train_mode)
 
 
 # --- the graph as a symbol
@@ -230,19 +230,19 @@ def get_symbol(x: NDArray) -> Symbol:
 
 def _entry_of(head: tape.TapeNode) -> Entry:
     """Return the graph entry of a node of the tape; iterative, for deep graphs."""
-    made: dict[tape.TapeNode, Entry] = {}
+    entries: dict[tape.TapeNode, Entry] = {}
     count = itertools.count()
     stack = [head]
     while stack:
         node = stack[-1]
-        missing = [n for n in node.inputs if n is not None and n not in made]
+        missing = [n for n in node.inputs if n is not None and n not in entries]
         if missing:
             stack += missing
         else:
             stack.pop()
-            if node not in made:
-                made[node] = _convert(node, made, count)
-    return made[head]
+            if node not in entries:
+                entries[node] = _convert(node, entries, count)
+    return entries[head]
 
 
 def _convert(node: tape.TapeNode, made: dict[tape.TapeNode, Entry], count: itertools.count[int]) -> Entry:

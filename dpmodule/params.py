@@ -352,7 +352,7 @@ class ParamStore:
             )
         self.optimizer_states = self._made_states(updater, keys)
         if before is not None:
-            before.retired.fill_(1)
+            before.replaced.fill_(1)
         self._give_states(updater, keys)
 
     def _only_updater(self) -> tuple[Updater | None, dict[Any, StateKey]]:

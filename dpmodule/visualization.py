@@ -167,13 +167,13 @@ def _ids(graph: Graph) -> dict[str, str]:
     plain = {node.name for node in graph.nodes if not _MARKS.search(node.name)}
     ids = {name: name for name in plain}
     for name in dict.fromkeys(node.name for node in graph.nodes if node.name not in plain):
-        found = mangled = _MARKS.sub("_", name)
+        candidate = mangled = _MARKS.sub("_", name)
         number = 1
-        while found in plain:
+        while candidate in plain:
             number += 1
-            found = f"{mangled}_{number}"
-        plain.add(found)
-        ids[name] = found
+            candidate = f"{mangled}_{number}"
+        plain.add(candidate)
+        ids[name] = candidate
     return ids
 
 

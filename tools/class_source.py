@@ -69,21 +69,23 @@ def classes_in(home: str, body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.C
 
 def read_class(name: str, node: ast.ClassDef, full_name: FullName) -> Class:
     """Return the attributes that a class sets and reads, and its bases with the names of its module."""
-    found = Class(name, node.lineno, [full_name(base) for base in node.bases])
+    result = Class(name, node.lineno, [full_name(base) for base in node.bases])
     decorators = {
-        full_name(each.func if isinstance(each, ast.Call) else each).rpartition(".")[2]
-        for each in node.decorator_list
+        full_name(statement.func if isinstance(statement, ast.Call) else statement).rpartition(".")[2]
+        for statement in node.decorator_list
     }
-    found.is_registered = bool(decorators - PLAIN_DECORATORS)
-    for each in statements(node.body):
-        if isinstance(each, (*FUNCTIONS, ast.ClassDef)):
-            found.given[each.name] = True
-            found.is_dynamic |= each.name in ("__getattr__", "__getattribute__") and not _only_raises(each)
-            if not isinstance(each, ast.ClassDef):
-                _read_method(each, found)
+    result.is_registered = bool(decorators - PLAIN_DECORATORS)
+    for statement in statements(node.body):
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            result.given[statement.name] = True
+            result.is_dynamic |= statement.name in ("__getattr__", "__getattribute__") and not _only_raises(
+                statement
+            )
+            if not isinstance(statement, ast.ClassDef):
+                _read_method(statement, result)
         else:
-            _read_values(each, found, "dataclass" in decorators)
-    return found
+            _read_values(statement, result, "dataclass" in decorators)
+    return result
 
 
 def _only_raises(node: ast.stmt) -> bool:
@@ -110,20 +112,20 @@ def _read_values(node: ast.stmt, found: Class, is_record: bool) -> None:
 def _read_method(method: Function, found: Class) -> None:
     """Record the attributes that a method sets and reads on its first argument, or on an object from `__new__`."""
     arguments = _arguments(method)
-    if not arguments or any(_is_name(each, "staticmethod") for each in method.decorator_list):
+    if not arguments or any(_is_name(child, "staticmethod") for child in method.decorator_list):
         return
-    own, made = arguments[0], set[str]()
+    own, created = arguments[0], set[str]()
     values: dict[ast.expr, ast.expr] = {}  # single values of targets
     for node in _walk(method.body, own):
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             values.update(dict.fromkeys(targets, node.value or ast.Constant(None)))
             if isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith("__new__"):
-                made.update(each.id for each in targets if isinstance(each, ast.Name))
+                created.update(child.id for child in targets if isinstance(child, ast.Name))
         elif isinstance(node, ast.Call):
             _read_setattr(node, own, found)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if isinstance(node.ctx, ast.Store) and node.value.id in {own, *made}:
+            if isinstance(node.ctx, ast.Store) and node.value.id in {own, *created}:
                 found.give(node.attr, values.get(node))
             elif isinstance(node.ctx, ast.Load) and node.value.id == own:
                 found.read.setdefault(node.attr, node.lineno)

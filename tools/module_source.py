@@ -107,23 +107,23 @@ class Module:
     def _dict(self, value: ast.expr) -> dict[str, str]:
         if isinstance(value, ast.Name):
             return self._dict(self._values[value.id]) if value.id in self._values else {}
-        found: dict[str, str] = {}
+        table: dict[str, str] = {}
         if isinstance(value, ast.Dict):
             for key, each in zip(value.keys, value.values, strict=True):
                 if key is None:
-                    found.update(self._dict(each))
+                    table.update(self._dict(each))
                 elif isinstance(key, ast.Constant):
-                    found[str(key.value)] = " ".join(_strings(each))
-        return found
+                    table[str(key.value)] = " ".join(_strings(each))
+        return table
 
     def _strings(self, value: ast.expr) -> set[str]:
         """Return the strings of a list, including those of unpacked lists and tables."""
-        found = set(_strings(value))
+        strings = set(_strings(value))
         for node in ast.walk(value):
             if isinstance(node, ast.Name) and node.id in self._values:
                 for names in self._dict(node).values() or _strings(self._values[node.id]):
-                    found.update(names.split())
-        return found
+                    strings.update(names.split())
+        return strings
 
     def _absolute(self, written: str) -> str:
         """Return the full name of a module written with leading dots."""

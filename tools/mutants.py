@@ -96,7 +96,7 @@ CPP_TESTS = {
     "pipe": (["tests/streams/pipe"], ["tests/streams"]),
     "": (["tests/native"], ["tests/streams"]),
 }
-"""Own tests, then the package's, of the C++ files of each folder; "" stands for all other folders."""
+"""Own tests, then the package's, of the C++ files of each folder; "" means all other folders."""
 
 
 @dataclass(frozen=True)

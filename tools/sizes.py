@@ -76,12 +76,12 @@ def any_share(package: Package, home: str) -> float:
 
 def functions(package: Package) -> list[tuple[int, str]]:
     """Return (lines, where) of every function, the longest first."""
-    found = (
+    spans = (
         ((node.end_lineno or node.lineno) - node.lineno + 1, f"{module.path}:{node.lineno} {node.name}")
         for module in package.modules.values()
         for node in module.functions
     )
-    return sorted(found, reverse=True)
+    return sorted(spans, reverse=True)
 
 
 def batch(folder: str | None = None) -> dict[str, int]:
@@ -150,17 +150,17 @@ def main() -> None:
         args.against,
     )
     print("largest files, lines of code")
-    for module in sorted(package.modules.values(), key=lambda each: -each.lines_of_code)[: args.top]:
+    for module in sorted(package.modules.values(), key=lambda each: -single.lines_of_code)[: args.top]:
         print(f"{module.lines_of_code:8}  {module.path}")
     print("\nlongest functions, lines")
     for count, where in functions(package)[: args.top]:
         print(f"{count:8}  {where}")
     print("\nsingle-use bases")
-    for each in package.single_use_bases():
-        print(f"{'public' if each.is_public else '':>8}  {each.name} <- {each.subclass}")
+    for single in package.single_use_bases():
+        print(f"{'public' if single.is_public else '':>8}  {single.name} <- {single.subclass}")
     print("\nclass names of several meanings")
     for name, classes in package.several_meanings().items():
-        print(f"          {name}: {', '.join(each.rpartition('.')[0] for each in classes)}")
+        print(f"          {name}: {', '.join(single.rpartition('.')[0] for single in classes)}")
     print("\ncircles of imports")
     for name, groups_of in package.circles().items():
         for circle in groups_of:

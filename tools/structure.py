@@ -41,13 +41,13 @@ def sources_at(root: Path, revision: str, *folders: str) -> dict[str, str]:
     """
     line = ["git", "-C", str(root), "archive", "--format=tar", revision, "--", *folders]
     packed = subprocess.run(line, capture_output=True, check=True).stdout
-    found = {}
+    sources = {}
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for member in archive:
             file = archive.extractfile(member) if member.name.endswith(".py") else None
             if file is not None:
-                found[member.name] = file.read().decode("utf-8")
-    return found
+                sources[member.name] = file.read().decode("utf-8")
+    return sources
 
 
 @dataclass(frozen=True, order=True)
@@ -87,15 +87,15 @@ class Package:
         seen = set()
         while name not in seen:
             seen.add(name)
-            parts = name.split(".")
-            sizes = (size for size in range(len(parts) - 1, 0, -1) if ".".join(parts[:size]) in self.modules)
+            names = name.split(".")
+            sizes = (size for size in range(len(names) - 1, 0, -1) if ".".join(names[:size]) in self.modules)
             size = next(sizes, None)
             if size is None or name in self.modules:
                 return name
-            module, first = self.modules[".".join(parts[:size])], parts[size]
+            module, first = self.modules[".".join(names[:size])], names[size]
             target = module.late.get(first) or module.names.get(first)
             if target is not None:
-                name = ".".join([target, *parts[size + 1 :]])
+                name = ".".join([target, *names[size + 1 :]])
         return name
 
     # imports
@@ -132,12 +132,12 @@ class Package:
 
     def _siblings(self, package: str) -> dict[str, set[str]]:
         """Return the imports among the children of a package."""
-        found: dict[str, set[str]] = defaultdict(set)
+        siblings: dict[str, set[str]] = defaultdict(set)
         for name, targets in self.edges.items():
             importer = _child(package, name)
             if importer is not None:
-                found[importer] |= {_child(package, target) for target in targets} - {None, importer}
-        return found
+                siblings[importer] |= {_child(package, target) for target in targets} - {None, importer}
+        return siblings
 
     # annotations
 
@@ -155,16 +155,16 @@ class Package:
     @cached_property
     def classes(self) -> dict[str, Class]:
         """Classes by full name."""
-        found = {
+        classes = {
             name: read_class(name, node, module.full_name)
             for module in self.modules.values()
             for name, node in classes_in(module.name, module.tree.body)
         }
-        for each in found.values():
+        for each in classes.values():
             each.bases = [self.resolve(base) for base in each.bases]
         for module in self.modules.values():
-            self._read_gifts(module, found)
-        return found
+            self._read_gifts(module, classes)
+        return classes
 
     def _read_gifts(self, module: Module, classes: Mapping[str, Class]) -> None:
         """Record attributes that a module sets on classes from outside."""
@@ -177,12 +177,12 @@ class Package:
 
     def made(self, names: Iterable[str]) -> set[str]:
         """Return the classes that the package instantiates, registers, or passes to other code."""
-        found = {name for name in names if self.classes[name].is_registered}
+        used = {name for name in names if self.classes[name].is_registered}
         short = {name.rpartition(".")[2] for name in names}
         for module in self.modules.values():
             if any(each in module.text for each in short):
-                found.update(self.resolve(module.full_name(each)) for each in values_used(module.tree))
-        return found.intersection(names)
+                used.update(self.resolve(module.full_name(each)) for each in values_used(module.tree))
+        return used.intersection(names)
 
     @cached_property
     def public(self) -> set[str]:
@@ -206,25 +206,25 @@ class Package:
 
     def several_meanings(self) -> dict[str, list[str]]:
         """Return the class names that several modules define, with the classes."""
-        found: dict[str, list[str]] = defaultdict(list)
+        meanings: dict[str, list[str]] = defaultdict(list)
         for module in self.modules.values():
             names = {name.rpartition(".")[2]: name for name, _ in classes_in(module.name, module.tree.body)}
             for short, name in names.items():
-                found[short].append(name)
-        return {short: names for short, names in sorted(found.items()) if len(names) > 1}
+                meanings[short].append(name)
+        return {short: names for short, names in sorted(meanings.items()) if len(names) > 1}
 
     def family(self, name: str) -> list[Class] | None:
         """Return a class and all its bases; None if an unknown one is outside the package."""
-        found: dict[str, Class] = {}
+        members: dict[str, Class] = {}
         waiting = [name]
         while waiting:
             each = waiting.pop()
             if each in self.classes:
-                found[each] = self.classes[each]
-                waiting += (base for base in found[each].bases if base not in found)
+                members[each] = self.classes[each]
+                waiting += (base for base in members[each].bases if base not in members)
             elif each not in PLAIN_BASES:
                 return None
-        return list(found.values())
+        return list(members.values())
 
     def unset_reads(self) -> dict[str, dict[str, int]]:
         """Return, by class, the attributes that its methods read but it and its bases never set, with lines.
@@ -261,10 +261,10 @@ def _components(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
     """Return the groups of two nodes or more that reach each other, after Tarjan."""
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    components: list[list[str]] = []
 
     def visit(node: str) -> None:
-        first, place = len(low), len(stack)
+        first, height = len(low), len(stack)
         low[node] = first
         stack.append(node)
         for target in graph.get(node, ()):
@@ -273,10 +273,10 @@ def _components(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
             if target in stack:
                 low[node] = min(low[node], low[target])
         if low[node] == first:
-            found.append(sorted(stack[place:]))
-            del stack[place:]
+            components.append(sorted(stack[height:]))
+            del stack[height:]
 
     for node in list(graph):
         if node not in low:
             visit(node)
-    return sorted(group for group in found if len(group) > 1)
+    return sorted(group for group in components if len(group) > 1)

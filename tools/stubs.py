@@ -80,15 +80,15 @@ def functions(value: str, extra: list[str], single: bool) -> str:
         extra: keywords with types.
         single: True if several outputs are one value (a symbol), not a list.
     """
-    parts = []
+    stubs = []
     for public, name in sorted(names_in("").items()):
         op = get(name)
         if not public.isidentifier() or keyword.iskeyword(public):
             continue
         several = "Any" if callable(op.outputs) else f"list[{value}]"
         result = value if single or (not callable(op.outputs) and len(op.outputs) == 1) else several
-        parts.append(function(public, parameters(op, value, extra, False), result, summary(op)))
-    return "\n".join(parts)
+        stubs.append(function(public, parameters(op, value, extra, False), result, summary(op)))
+    return "\n".join(stubs)
 
 
 def array_functions() -> str:
@@ -113,7 +113,7 @@ def array_methods() -> str:
         "def fluent(make: Callable[[str], Callable[..., Any]]) -> Callable[[T], T]: ...\n\n"
         "class OpMethods:\n"
     )
-    parts = []
+    stubs = []
     for name in FLUENT:
         # methods that arrays define have other parameters
         if not isinstance(vars(NDArray).get(name), Method):
@@ -121,8 +121,8 @@ def array_methods() -> str:
         op = get(name)
         params = parameters(op, "NDArray", [ARRAY_OUT, "name: str | None = None"], True)
         result = "NDArray" if not callable(op.outputs) and len(op.outputs) == 1 else "Any"
-        parts.append(function(name, params, result, summary(op), "    "))
-    return f"{NOTE}\n{head}" + "\n".join(parts)
+        stubs.append(function(name, params, result, summary(op), "    "))
+    return f"{NOTE}\n{head}" + "\n".join(stubs)
 
 
 LATER = (

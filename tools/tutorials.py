@@ -51,16 +51,16 @@ def steps(text: str) -> list[Step]:
     Raises:
         ValueError: an output does not follow a block.
     """
-    found: list[Step] = []
+    blocks: list[Step] = []
     for block in BLOCK.finditer(text):
         line = text.count("\n", 0, block.start()) + 1
         if block[1] != "output":
-            found.append(Step(line, block[1], block[2]))
-        elif found and found[-1].shown is None:
-            found[-1].shown = block[2]
+            blocks.append(Step(line, block[1], block[2]))
+        elif blocks and blocks[-1].shown is None:
+            blocks[-1].shown = block[2]
         else:
             raise ValueError(f"line {line}: an output must follow the block that prints it")
-    return found
+    return blocks
 
 
 def agrees(shown: str, printed: str) -> bool:
@@ -105,21 +105,22 @@ def inside(environment: Path) -> dict[str, str]:
 def follow(page: Path, work: Path, tree: Path) -> bool:
     """Run a page in a new environment and an empty folder; return True if it holds."""
     began = time.monotonic()
-    found = steps(page.read_text(encoding="utf-8"))
-    shown = sum(step.shown is not None for step in found)
+    blocks = steps(page.read_text(encoding="utf-8"))
+    shown = sum(step.shown is not None for step in blocks)
     if not shown:
         print(f"{page}: shows no output; add a block `output` after the block that prints the figure")
         return False
     environment, folder = work / f"{page.stem}-venv", work / page.stem
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     folder.mkdir()
-    for number, step in enumerate(found):
+    for number, step in enumerate(blocks):
         wrong = run(step, number, folder, tree, inside(environment))
         if wrong:
             print(f"{page}:{step.line}: {wrong}")
             return False
     print(
-        f"{page}: {len(found)} blocks, {shown} outputs as shown, {time.monotonic() - began:.0f} s", flush=True
+        f"{page}: {len(blocks)} blocks, {shown} outputs as shown, {time.monotonic() - began:.0f} s",
+        flush=True,
     )
     return True
 

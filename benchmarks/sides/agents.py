@@ -62,7 +62,7 @@ class WordsTeacher(FixedDialogTeacher):
 
     Args:
         opt: options; arguments of the task: number of examples, and words of the longest one.
-        shared: of another instance.
+        shared: shared values of another instance.
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
@@ -96,7 +96,7 @@ class Bag(Agent):
 
     Args:
         opt: options.
-        shared: of another instance.
+        shared: shared values of another instance.
     """
 
     rows = WORDS
@@ -276,7 +276,7 @@ def padding(longest: int = 60, rows: int = 32, examples: int = 6000) -> dict[str
 
 
 class _Ruler(Trivial):
-    """Counts what each batch is filled up with."""
+    """Counts the padding of each batch."""
 
     padding = 0
 
@@ -288,7 +288,7 @@ class _Ruler(Trivial):
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     random.seed(0)
     runner = Runner(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""One side of a run: plain `fit`, `fit` that saves, clips and looks at gradients, and gradients of several batches.
+"""One side of a run: plain `fit`, `fit` that saves, clips and checks gradients, and accumulated gradients.
 
 Run as ``python -m benchmarks.sides.runs WORKLOAD BATCHES KIND``, KIND one of `KINDS`.
 """
@@ -77,7 +77,7 @@ class Run:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     load("dpmodule")
     run = Run(sys.argv[1], int(sys.argv[2]), sys.argv[3])
     return {"fit": run.fit, "check": run.check}

@@ -84,7 +84,7 @@ def growing(messages: int, rows: int) -> int:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     echoes: dict[tuple[int, str], Echo] = {}
 

@@ -66,29 +66,29 @@ def attributes(
         ['CSVIter']
     """
     homes = modules_of(table)
-    parts = frozenset(table) if package is None else frozenset()
+    submodules = frozenset(table) if package is None else frozenset()
     home = package or owner
-    place = "".join(f"{each}." for each in owner.split(".")[1:])
+    prefix = "".join(f"{each}." for each in owner.split(".")[1:])
     borrowed = paths(owner)
     vars(sys.modules[owner]).pop("__all__", None)  # so that `getattribute` is asked for it
 
     def getattribute(name: str) -> Any:
         if name == "__all__":
             return sorted({*shown, *operators(), *borrowed})
-        if name in parts:
+        if name in submodules:
             return import_module(f"{home}.{name}")
-        if f"{place}{name}" in PATHS:
+        if f"{prefix}{name}" in PATHS:
             return import_module(f"{owner}.{name}")
         if name in homes:
-            found = getattr(import_module(f"{home}.{homes[name]}"), name)
+            value = getattr(import_module(f"{home}.{homes[name]}"), name)
         elif name in borrowed:
-            found = find(borrowed[name])
+            value = find(borrowed[name])
         elif otherwise is not None:
-            found = otherwise(name)
+            value = otherwise(name)
         else:
             raise AttributeError(f"module {owner!r} has no attribute {name!r}")
-        setattr(sys.modules[owner], name, found)
-        return found
+        setattr(sys.modules[owner], name, value)
+        return value
 
     def names() -> list[str]:
         marks = (name for name in vars(sys.modules[owner]) if name.startswith("__"))

@@ -91,13 +91,13 @@ def curve(lines: Sequence[tuple[str, Sequence[float], Sequence[float]]], label: 
         across = _fraction(x, left, right) * _WIDTH
         return f"{_number(across)} {_number((1 - _fraction(y, low, high)) * _HEIGHT)}"
 
-    parts, names = [], []
+    paths, names = [], []
     for number, (name, line) in enumerate(kept):
         color = _COLORS[number % len(_COLORS)]
         path = "L".join(point(x, y) for x, y in line)
         if line:
             width, cap = (4, "round") if len(line) == 1 else (1.5, "butt")
-            parts.append(
+            paths.append(
                 f'<path d="M{path}{"h0.1" if len(line) == 1 else ""}" fill="none" stroke="{color}"'
                 f' stroke-width="{width}" stroke-linecap="{cap}"/>'
             )
@@ -112,7 +112,7 @@ def curve(lines: Sequence[tuple[str, Sequence[float], Sequence[float]]], label: 
         f'<text x="{x:g}" y="{_HEIGHT + 15}" text-anchor="{anchor}" fill="{LINE}">{content}</text>'
         for x, anchor, content in texts
     )
-    return _frame(label, parts, high, low, below)
+    return _frame(label, paths, high, low, below)
 
 
 def _fraction(value: float, low: float, high: float) -> float:

@@ -30,13 +30,13 @@ def shared_bytes(what: str, size: int, device: torch.device | str = "cpu") -> to
     if free is not None and size > free:
         raise out_of_memory_error(what, size)
     try:
-        made: Any = torch.zeros(size, dtype=torch.uint8, device=device)
-        made.share_memory_()
+        zeros: Any = torch.zeros(size, dtype=torch.uint8, device=device)
+        zeros.share_memory_()
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
         raise out_of_memory_error(what, size) from error
-    return made  # type: ignore[no-any-return]  # torch gives its methods no types
+    return zeros  # type: ignore[no-any-return]  # torch gives its methods no types
 
 
 def is_out_of_memory(error: BaseException) -> bool:

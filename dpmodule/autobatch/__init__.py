@@ -1,8 +1,8 @@
-"""Automatic batching: write the program for one example, run many at once.
+"""Automatic batching: write a program for one example, run it on batches of many.
 
-Imported as ``import dpmodule.autobatch as dy``, this is the interface of DyNet: expressions are made one example at a
-time, nothing is computed until a value is asked for, and then what many examples have in common runs in batches (after
-``configure(autobatch=True)``, or with ``--dynet-autobatch 1`` on the command line).
+Imported as ``import dpmodule.autobatch as dy``, this is the interface of DyNet: a program builds the expressions of one
+example at a time, and nothing is computed until it asks for a value. With ``configure(autobatch=True)``, or
+``--dynet-autobatch 1`` on the command line, equal operations of many examples then run as batches.
 
 Shapes are those of one element of a minibatch: (d1, ..., dn), in short (*d). If a minibatch has several elements, an
 array has them along its last axis, (*d, batch), as in DyNet; a tensor always has them along its first, (batch, *d).
@@ -18,8 +18,8 @@ Example:
     >>> dy.renew_cg() is dy.cg()
     True
 
-Operations are declared in `ops`, each once, and read by the engine in Python (`python_engine`) and by the native one
-alike; `graph` describes what expressions know of an engine's graph.
+`ops` declares each operation once, for both the Python engine (`python_engine`) and the native one; `graph` defines the
+interface of their graphs.
 """
 
 from .._core import lazy

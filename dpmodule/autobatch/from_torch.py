@@ -1,4 +1,4 @@
-"""`wrap`: torch modules and functions as functions on single examples, batched like every other operation."""
+"""`wrap`: torch modules and functions as functions of single examples, batched like every other operation."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ Shape = tuple[int, ...]
 
 
 class Wrapped(UserFunction):
-    """A torch module or function as a function of expressions; made by `wrap`.
+    """A torch module or function as a function of expressions, created by `wrap`.
 
     Args:
-        rows: how many examples become one call. None: by `torch.vmap`. True: the function takes the examples
-            along the first axis of every input, as most modules do, and treats each row alike (or wants
-            statistics of a batch, as BatchNorm does). False: not at all, it is called once for every example.
-        params: the leaf tensors that a function reads from around it and that gradients are to reach.
-        dtypes: type of each input, such as "int64" for an embedding.
+        rows: how examples are batched. None: by `torch.vmap`. True: the function takes examples along the first axis of
+            every input, as most modules do, and treats rows alike (or uses statistics of the batch, as BatchNorm does).
+            False: not at all, with one call per example.
+        params: leaf tensors outside the function that need gradients.
+        dtypes: dtype of each input, such as "int64" for an embedding.
 
     Shape:
         inputs, outputs: without an axis for examples.
 
     Attributes:
         function: the module or function.
-        collection: its parameters, for this package's trainers; torch's optimizers take the parameters themselves.
-        is_train: whether calls are in training mode; None follows `training`, else the module's own mode.
+        collection: the parameters, for this package's trainers; torch's optimizers use the module's parameters
+            directly.
+        is_train: True for training mode; None follows `training`, or else the module's own mode.
 
     Raises:
-        ArgumentError: a parameter has no shape yet, or `dtypes` names no type.
-        ForeignValueError: `dtypes` is no list.
+        ArgumentError: a parameter is lazy, or `dtypes` contains an unknown name.
+        ForeignValueError: `dtypes` is not a list.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Wrapped(UserFunction):
         self.function, self._rows = function, rows
         self._dtypes = None if dtypes is None else [_dtype(each) for each in as_list("wrap: dtypes", dtypes)]
         self.collection = ExistingParameters()
-        self._mutates = False  # whether it writes into its inputs; found out with their shapes
+        self._mutates = False  # True if it modifies its inputs; set by `shapes`
         self._params = params
         self._leaves: list[Tensor] = []
         self._by_name: dict[str, Parameters] = {}
@@ -80,10 +81,10 @@ class Wrapped(UserFunction):
             args, returns: without an axis for examples.
 
         Args:
-            args: the inputs: expressions of one example each; numbers and arrays become inputs of the graph.
+            args: the inputs: expressions, numbers or arrays of one example each.
 
         Returns:
-            The expression of the output, a tuple if the function returns several tensors.
+            The output as an expression, or a tuple of outputs.
         """
         if not args or (self._dtypes is not None and len(args) != len(self._dtypes)):
             wanted = "at least one" if self._dtypes is None else str(len(self._dtypes))
@@ -126,7 +127,7 @@ class Wrapped(UserFunction):
             with self._in_mode(is_train), drawing_from(generator if self.random else None, rows[0].device):
                 return self._batch(self.function, self._converted(rows))
         finally:
-            for buffer, before in buffers.items():  # the second time moves no averages
+            for buffer, before in buffers.items():  # recomputation must not update averages
                 buffer.data.copy_(before)
 
     def _buffers(self) -> dict[Tensor, Tensor]:
@@ -147,7 +148,7 @@ class Wrapped(UserFunction):
             return self._listed(function(*rows))
         if self._rows is None:
             return self._listed(torch.vmap(function, randomness="different")(*rows))
-        # copies: it may write into them, whatever it has done to zeros
+        # copies, since the function may modify its inputs
         found = [self._listed(function(*[x.clone() for x in example])) for example in zip(*rows)]
         return [torch.stack(column) for column in zip(*found)]
 
@@ -179,8 +180,8 @@ class Wrapped(UserFunction):
         for each in found:
             if each.dim() == 0 or each.shape[0] != count:
                 raise NotBatchableError(
-                    f"wrap: {self.name} was declared rows=True, but gives {tuple(each.shape)} for {count} rows; leave"
-                    f" rows out if it works on one example (at {user_line()})"
+                    f"wrap: {self.name} was declared rows=True, but returns {tuple(each.shape)} for {count} rows; omit"
+                    f" rows if it works on one example (at {user_line()})"
                 )
         return [tuple(each.shape[1:]) for each in found]
 
@@ -192,9 +193,9 @@ class Wrapped(UserFunction):
         except Exception as error:  # a user's code may raise anything
             if self._rows is None and self._works_alone(rows):
                 raise NotBatchableError(
-                    f"wrap: torch.vmap refuses {self.name}: {' '.join(str(error).split())[:300]}; declare rows=True if"
-                    " it takes many examples along the first axis of every input and treats each row alike, or"
-                    f" rows=False to call it once for every example (at {user_line()})"
+                    f"wrap: torch.vmap does not support {self.name}: {' '.join(str(error).split())[:300]}; declare"
+                    " rows=True if it takes many examples along the first axis of every input and treats rows alike,"
+                    f" or rows=False to call it once for every example (at {user_line()})"
                 ) from error
             given = ", ".join(map(str, shapes))
             text = f"{self.name} fails on inputs of shapes {given}: {error} (at {user_line()})"
@@ -205,7 +206,7 @@ class Wrapped(UserFunction):
             result = self.function(*[x[0] for x in rows])
         except Exception:
             return False
-        self._listed(result)  # what is no tensor is no fault of torch.vmap
+        self._listed(result)  # raises an error for results that are not tensors
         return True
 
     def execution(self, is_train: bool, shapes: Sequence[Shape]) -> str:
@@ -213,7 +214,7 @@ class Wrapped(UserFunction):
 
 
 def _parameter_of(tensor: Tensor, name: str, before: Parameters | None) -> Parameters:
-    """Return the parameter over a tensor: that of before, if it is still the same tensor."""
+    """Return the parameter for a tensor, reusing the previous one for the same tensor."""
     storage = None if before is None else before.storage
     if before is not None and isinstance(storage, TorchStorage) and storage.parameter is tensor:
         return before
@@ -221,29 +222,29 @@ def _parameter_of(tensor: Tensor, name: str, before: Parameters | None) -> Param
 
 
 def _dtype(given: Any) -> torch.dtype:
-    """Return the type that an input is turned into."""
+    """Return the dtype for an input."""
     try:
         return torch_dtype(str(given))
     except KeyError:
         raise ArgumentError(
-            f'wrap: dtypes holds {given!r}, expected names such as "float32", "int64" (at {user_line()})'
+            f'wrap: dtypes contains {given!r}, expected names such as "float32", "int64" (at {user_line()})'
         ) from None
 
 
 def _trained_of(module: torch.nn.Module) -> dict[str, Tensor]:
-    """Return the parameters of a module that have gradients."""
+    """Return the parameters of a module that require gradients."""
     found: dict[str, Tensor] = {n: each for n, each in module.named_parameters() if each.requires_grad}
     for name, each in found.items():
         if torch.nn.parameter.is_lazy(each):
             raise ArgumentError(
                 f"wrap: parameter {name} of {type(module).__name__} has no shape yet; call the module once on a batch,"
-                " or make it with the sizes of its inputs"
+                " or create it with the sizes of its inputs"
             )
     return found
 
 
 def _parameters_of(params: Any) -> dict[str, Tensor] | None:
-    """Return the tensors that are given for gradients to reach, by name; None if none are."""
+    """Return the given leaf tensors by name, or None."""
     if params is None:
         return None
     if isinstance(params, Mapping):
@@ -252,7 +253,9 @@ def _parameters_of(params: Any) -> dict[str, Tensor] | None:
         named = {f"param{i}": each for i, each in enumerate(as_list("wrap: params", params))}
     for name, each in named.items():
         if not (isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf):
-            raise ArgumentError(f"wrap: params holds {name!r}, which is no leaf tensor with requires_grad")
+            raise ArgumentError(
+                f"wrap: params contains {name!r}, which is not a leaf tensor with requires_grad"
+            )
     return named
 
 
@@ -264,27 +267,27 @@ def wrap(
     random: bool = False,
     dtypes: Sequence[Any] | None = None,
 ) -> Wrapped:
-    """Make a function on single examples of a torch module or function.
+    """Turn a torch module or function into a function of single examples.
 
-    Calls with equal shapes are computed together. Gradients are added to the ``.grad`` of the module's own parameters,
-    as torch's users expect: train them with a torch optimizer (``zero_grad``, ``backward``, ``step``), or a trainer
-    over ``wrapped.collection``. Random layers draw from the graph's generator, for every example anew.
+    Calls with equal shapes are computed together. Gradients are added to the ``.grad`` of the module's parameters, as
+    usual in torch: train with a torch optimizer (``zero_grad``, ``backward``, ``step``) or with a trainer on
+    ``wrapped.collection``. Random layers draw from the graph's generator, separately for every example.
 
     Shape:
         inputs, outputs of the function: without an axis for examples.
 
     Args:
-        module: what takes and returns tensors, without an axis for the batch unless `rows` is True.
-        rows: how many examples become one call. None: by `torch.vmap`. True: the function takes the examples along the
-            first axis of every input, as most modules do, and treats each row alike (or wants statistics of a batch, as
-            BatchNorm does). False: not at all, it is called once for every example.
-        params: the leaf tensors that a function reads from around it and that gradients are to reach.
-        random: whether a function draws random numbers (torch's global functions do it); modules are taken to.
-        dtypes: type of each input, such as "int64" for an embedding.
+        module: a function of tensors, without a batch axis unless `rows` is True.
+        rows: how examples are batched. None: by `torch.vmap`. True: the function takes examples along the first axis of
+            every input, as most modules do, and treats rows alike (or uses statistics of the batch, as BatchNorm does).
+            False: not at all, with one call per example.
+        params: leaf tensors outside the function that need gradients.
+        random: True if a function draws random numbers with torch's global functions; modules are assumed to.
+        dtypes: dtype of each input, such as "int64" for an embedding.
 
     Raises:
-        ArgumentError: `module` cannot be called, or a parameter is no leaf.
-        ForeignValueError: `rows` or `random` is neither True nor False.
+        ArgumentError: `module` is not callable, or a parameter is not a leaf.
+        ForeignValueError: `rows` or `random` is not a bool.
 
     Example:
         >>> import torch, dpmodule.autobatch as dy
@@ -295,6 +298,6 @@ def wrap(
         tensor([1., 1.])
     """
     if not callable(module) or inspect.isclass(module):
-        raise ArgumentError(f"wrap: {module!r} is no torch module and no function")
+        raise ArgumentError(f"wrap: {module!r} is not a torch module or a function")
     by_rows = None if rows is None else flag(rows, "wrap: rows")
     return Wrapped(module, by_rows, _parameters_of(params), flag(random, "wrap: random"), dtypes)

@@ -1,8 +1,8 @@
-"""What cells made of symbols and of torch code share: one operation record, histories, gradients.
+"""Operations made of user code, the common base of `Cell` (symbols) and `Wrapped` (torch code).
 
-A `UserFunction` is one operation of the graph. All its calls with operands of equal shapes are one batch: `run` hands
-`compute` the rows of all of them, and `grad` sends the gradients back through torch's autograd. Its parameters are
-further operands, so that both engines add up their gradients as those of any other operation.
+A `UserFunction` is one operation of the graph. All its calls with operands of equal shapes form one batch: `run` passes
+the rows of all calls to `compute`, and `grad` backpropagates through torch's autograd. Its parameters are operands,
+too, so both engines accumulate their gradients like those of any other operation.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _forced: list[bool] = []
 
 
 def training(is_train: bool = True) -> AbstractContextManager[None]:
-    """Make calls of cells and wrapped modules calls in training mode, or in prediction mode, inside a ``with`` block.
+    """Run cells and wrapped modules in training or prediction mode inside a ``with`` block.
 
-    In training mode dropout drops, batch normalization takes the statistics of the batch, and what the backward pass
-    needs is kept. Without the block, cells follow ``autograd.record()`` and ``autograd.train_mode()``, and wrapped
-    modules their own ``module.training``.
+    In training mode, dropout is active, batch normalization uses the statistics of the batch, and values for the
+    backward pass are kept. Without the block, cells follow ``autograd.record()`` and ``autograd.train_mode()``, and
+    wrapped modules their own ``module.training``.
 
     Args:
         is_train: False for prediction mode.
@@ -61,10 +61,10 @@ def _training(is_train: bool) -> Iterator[None]:
 
 
 class OutputExpression(Expression):
-    """What a cell returns.
+    """An output of a cell.
 
     Attributes:
-        is_loss: whether it is a loss head, such as SoftmaxOutput, which ignores the gradient that comes from above.
+        is_loss: True for a loss head, such as SoftmaxOutput, which ignores its incoming gradient.
     """
 
     __slots__ = ("is_loss",)
@@ -73,7 +73,7 @@ class OutputExpression(Expression):
 
 
 def as_expression(value: Any) -> Expression:
-    """Return an argument of a cell as an expression: numbers and arrays become inputs.
+    """Convert an argument of a cell to an expression; numbers and arrays become inputs.
 
     Shape:
         value: (*d), or a number.
@@ -89,18 +89,18 @@ def as_expression(value: Any) -> Expression:
         return inputTensor(value.detach().cpu().numpy())
     if isinstance(value, (np.ndarray, list, tuple)):
         return inputTensor(value)
-    raise wrong_type("", value, "is no Expression, number or array")
+    raise wrong_type("", value, "is not an Expression, number or array")
 
 
 class _History(NamedTuple):
-    """A forward pass that torch has recorded: what went in, and what came out."""
+    """Leaves and outputs of a forward pass recorded by torch's autograd."""
 
     leaves: list[Tensor]
     outputs: list[Tensor]
 
 
 class UserFunction:
-    """One operation made of a user's code.
+    """An operation made of user code.
 
     Subclasses define `shapes`, `compute` and `_own_mode`.
 
@@ -108,14 +108,14 @@ class UserFunction:
         inputs, outputs of a call: without an axis for examples.
 
     Args:
-        random: whether it draws random numbers: then every call draws its own.
+        random: True if the code draws random numbers, so that every call needs its own.
     """
 
     def __init__(self, name: str, random: bool, has_losses: bool = False) -> None:
         self.name, self.random, self.has_losses = name, random, has_losses
         self.parameters: list[Parameters] = []
         self._is_train: bool | None = None
-        # found out in use: who has asked for gradients will do so again
+        # set by the first backward pass: further ones are likely
         self.keeps_history = False
         self._op = Operation(
             f"cell {name}", _shape, _run, _grad, aux="object", random=random, whole_batch=True
@@ -139,7 +139,7 @@ class UserFunction:
         again: bool,
         counted: Tensor | None = None,
     ) -> list[Tensor]:
-        """Compute all outputs of all rows; torch records if gradients will be wanted.
+        """Compute all outputs of all rows; torch records the computation if gradients are needed.
 
         Shape:
             rows, returns: each (rows, *shape of one example).
@@ -148,33 +148,32 @@ class UserFunction:
 
         Args:
             parameters: the values, in the order of `parameters`.
-            again: the same has been computed before, so that states must not move on.
-            counted: the rows that gradients are wanted of, where losses ignore that they get none;
-                None for all.
+            again: True if the batch is recomputed, so that states must not be updated.
+            counted: rows that need gradients, for losses that ignore a missing gradient; None for all rows.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define compute")
 
     def _own_mode(self) -> bool:
-        """Say whether calls are in training mode where nobody has chosen."""
+        """Return the default mode: True for training."""
         raise NotImplementedError(f"{type(self).__name__} does not define _own_mode")
 
     def execution(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> str:
-        """Return how a batch is computed, for `explain`: "" for one call, else how, and why."""
+        """Return how a batch is computed and why, for `explain`; "" for a single call."""
         return ""
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
-        """Return the parameters as torch's autograd is to see them.
+        """Return the parameters as leaves of torch's autograd.
 
         Shape:
             parameters, returns: equal.
         """
         return [x.data.requires_grad_() if is_recorded else x for x in parameters]
 
-    # for callers
+    # public interface
 
     @property
     def is_train(self) -> bool | None:
-        """Whether calls are in training mode; None follows `training`, and without it the code's own mode."""
+        """True for training mode; None follows `training`, or else the code's own mode."""
         return self._is_train
 
     @is_train.setter
@@ -182,7 +181,7 @@ class UserFunction:
         self._is_train = value
 
     def _mode(self) -> bool:
-        """Return whether the next call is in training mode."""
+        """Return True if the next call is in training mode."""
         if self._is_train is not None:
             return flag(self._is_train, f"{self.name}: is_train")
         return _forced[-1] if _forced else self._own_mode()
@@ -197,23 +196,23 @@ class UserFunction:
                 shapes = self.shapes(is_train, [dim.d for dim in dims])
             if self._count and len(shapes) != self._count:
                 raise ArgumentError(
-                    f"{self.name} returns {len(shapes)} tensors here, and returned {self._count} before; the number"
+                    f"{self.name} returns {len(shapes)} tensors here but returned {self._count} before; the number"
                     f" must be the same for all inputs (at {user_line()})"
                 )
             for shape in shapes:
                 if 0 in shape:
                     raise ShapeError(
-                        f"{self.name} returns a tensor of shape {tuple(shape)}, which holds no numbers"
+                        f"{self.name} returns a tensor of shape {tuple(shape)}, which has no elements"
                         f" (at {user_line()})"
                     )
             found = self._known[key] = tuple(Dim(shape or (1,), batch) for shape in shapes)
         return found
 
     def append(self, data: Sequence[Expression], is_train: bool, losses: Sequence[bool] = ()) -> Any:
-        """Add a call to the graph; return its output, or a tuple of several.
+        """Add a call to the graph; return its output or a tuple of outputs.
 
         Shape:
-            data: without an axis for examples; a minibatch is further examples.
+            data: without an axis for examples; elements of a minibatch count as examples.
         """
         graph = state.graph
         if self._version != graph.version:
@@ -234,10 +233,10 @@ class UserFunction:
         return found[0] if self._count == 1 else tuple(found)
 
     def renewed(self) -> None:
-        """Hear that a new graph has been begun."""
+        """Called when a new graph is started."""
 
     def _check_types(self) -> None:
-        """Refuse parameters of another type than the graph's."""
+        """Raise an error for parameters whose dtype differs from the graph's."""
         wanted = state.options.dtype
         for each in self.parameters:
             if each.storage.tensor.dtype is not wanted:
@@ -261,16 +260,16 @@ def _evaluate(
     again: bool = False,
     counted: Tensor | None = None,
 ) -> _History:
-    """Compute a batch; record it if asked for."""
+    """Compute a batch, recording it for autograd if `is_recorded`."""
     _, is_train, count = call.attrs
     data, parameters = inputs[:count], inputs[count:]
     batch = call.out.batch
     rows = max(x.shape[0] for x in data)
     if owner.random or owner.has_losses:
-        rows = max(rows, call.count)  # every node draws its own numbers, and counts as a loss of its own
+        rows = max(rows, call.count)  # every node draws its own numbers and is a separate loss
     leaves = [x.data for x in data]
     if is_recorded:
-        # without `into` the memory may be the engine's scratch, which other batches overwrite before backward
+        # without `into`, the memory may be scratch space that other batches overwrite before backward
         leaves = [(x if call.into else x.clone()).requires_grad_() for x in leaves]
     held = owner.leaves_of([x[0, 0] for x in parameters], is_recorded)
     with torch.set_grad_enabled(is_recorded), calling(owner.name):
@@ -294,11 +293,11 @@ def _run(call: BatchCall, *inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 def _check_shape(owner: UserFunction, out: Tensor, dim: Dim) -> None:
-    """Refuse a result of another shape than the one that was announced when the call was added."""
+    """Raise an error if a result does not have the shape inferred when the call was added."""
     found = tuple(out.shape[1:])
     if found != dim.d and [size for size in found if size != 1] != [size for size in dim.d if size != 1]:
         raise ShapeError(
-            f"{owner.name} returned {found} for an example, and {dim.d} for others of the same shapes; the shape of a"
+            f"{owner.name} returned {found} for an example, but {dim.d} for others of the same shapes; the shape of a"
             " result must not depend on values"
         )
 
@@ -311,7 +310,7 @@ def _grad(call: BatchCall, g: Any, *inputs: Tensor) -> list[Tensor | None]:
         reached = torch.stack([each.flatten(2).any(2) for each in gradients]).any(0).view(-1)
         if not bool(reached.any()):
             return [None] * len(inputs)
-        if not bool(reached.all()):  # a loss head would not notice that it gets no gradient
+        if not bool(reached.all()):  # a loss head ignores a missing gradient
             history = _recompute(owner, call, inputs, call.saved[0], reached)
             return _differentiate(owner, call, gradients, inputs, history)
     before, history = call.saved
@@ -328,7 +327,7 @@ def _recompute(
     before: Tensor | None,
     counted: Tensor | None = None,
 ) -> _History:
-    """Compute a batch once more, with the random numbers of the first time."""
+    """Recompute a batch with the random numbers of the first run."""
     if before is None or call.generator is None:
         return _evaluate(owner, call, inputs, True, True, counted)
     after = call.generator.get_state()

@@ -59,7 +59,7 @@ class Binding:
     Attributes:
         shapes: result of `infer_shapes`, if it is known.
         types: result of `infer_types`, if it is known.
-        places: context of each node, if not all of them run on `ctx`.
+        placement: context of each node, if not all of them run on `ctx`.
         stypes: storage types that the graph assumes for dense arguments: a "row_sparse" one counts as storing all rows,
             so that its gradient may be row-sparse.
     """
@@ -72,7 +72,7 @@ class Binding:
     aux: Mapping[str, NDArray]
     shapes: Mapping[Node, Any] | None = None
     types: Mapping[Node, Any] | None = None
-    places: Placement | None = None
+    placement: Placement | None = None
     stypes: Mapping[str, str] | None = None
 
 
@@ -84,7 +84,7 @@ class BoundArrays:
         variables: as inferred for the graph; inputs are usually (N, ...).
 
     Attributes:
-        places: context of each node, empty if all of them run on `context`.
+        placement: context of each node, empty if all of them run on `context`.
         args: arguments by name.
         grads: gradients by argument name; None if no gradient is computed.
         unwritten: arrays bound to arguments whose gradient is not computed.
@@ -98,7 +98,7 @@ class BoundArrays:
 
     graph: Graph
     context: Context
-    places: Placement
+    placement: Placement
     args: dict[str, NDArray]
     grads: dict[str, NDArray | None]
     unwritten: dict[str, NDArray]
@@ -127,7 +127,7 @@ class BoundArrays:
         return cls(
             graph,
             binding.ctx,
-            binding.places or {},
+            binding.placement or {},
             args,
             {name: grads.get(name) if req.get(name) != "null" else None for name in args},
             {name: grads[name] for name in args if name in grads and req.get(name) == "null"},
@@ -145,25 +145,25 @@ class BoundArrays:
 
     def context_of(self, node: Node) -> Context:
         """Return the context that a node of the graph runs on."""
-        return self.places.get(node, self.context)
+        return self.placement.get(node, self.context)
 
     @property
     def contexts(self) -> list[Context]:
         """The contexts on which nodes run."""
-        return list(dict.fromkeys((self.context, *self.places.values())))
+        return list(dict.fromkeys((self.context, *self.placement.values())))
 
     @property
     def device_key(self) -> tuple[Context, ...]:
         """The context of the executor and of each node; empty if all nodes run on one context."""
-        if not self.places:
+        if not self.placement:
             return ()
         return (self.context, *map(self.context_of, self.graph.nodes))
 
     @property
     def size(self) -> int:
         """Number of elements in the results of all operators, outputs included."""
-        made = (shapes for node, shapes in self.shapes.items() if node.op is not None)
-        return sum(prod(shape) for shapes in made for shape in shapes if shape is not None)
+        result_shapes = (shapes for node, shapes in self.shapes.items() if node.op is not None)
+        return sum(prod(shape) for shapes in result_shapes for shape in shapes if shape is not None)
 
     def outputs(self) -> list[NDArray]:
         """Return new arrays for the outputs.

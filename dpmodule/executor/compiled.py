@@ -91,8 +91,8 @@ class CompiledMode(ExecutionMode):
         return self._compiled[program]
 
     def describe(self, program: Program, is_train: bool) -> str:
-        found = self._compiled.get(program)
-        return "" if found is None else found.state
+        compiled = self._compiled.get(program)
+        return "" if compiled is None else compiled.state
 
 
 class CompiledForward:

@@ -415,13 +415,13 @@ def working_bytes(
 
 
 def _forward(meter: _MemoryMeter, node: Node, recorded: bool) -> None:
-    made = [(node, i) for i in range(node.num_outputs) if _owner((node, i)) == (node, i)]
-    meter.users.update(made)  # while the operator runs
+    own = [(node, i) for i in range(node.num_outputs) if _owner((node, i)) == (node, i)]
+    meter.users.update(own)  # while the operator runs
     temporary = 0 if recorded else _temporary(node, meter.sizes)
-    meter.change("value", node, sum(meter.sizes[e] for e in made))
+    meter.change("value", node, sum(meter.sizes[e] for e in own))
     meter.change("kept", node, _extra(node, meter.sizes) if recorded else temporary)
     meter.change("kept", node, -temporary)
-    for entry in (*made, *map(_owner, node.inputs)):
+    for entry in (*own, *map(_owner, node.inputs)):
         if entry[0].op is not None:
             meter.release(entry)
 

@@ -76,7 +76,7 @@ class CudaGraphMode(ExecutionMode):
         arrays, wanted = self._arrays, self._backward
         if driver_of(arrays.context.torch_device) is None:
             return f"{arrays.context} is not a GPU"
-        if arrays.places:
+        if arrays.placement:
             return "it runs on several devices"
         if not wanted.dense_only or wanted.integers or (is_train and not wanted.slots):
             return "it has sparse gradients, gradients of integers, or no gradients"

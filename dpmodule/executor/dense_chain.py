@@ -247,7 +247,7 @@ def _may_be_chain(low: Lowered, arrays: BoundArrays) -> bool:
         and head.takes_env
         and not (head.own_env or head.needs_shapes or low.mutated or low.mirrored or low.is_subgraph)
         and arrays.storage is None
-        and not arrays.places
+        and not arrays.placement
         and arrays.context.torch_device.type == "cpu"
         and not any(is_sparse(grad) for grad in arrays.grads.values() if grad is not None)
     )

@@ -58,21 +58,21 @@ def _mover(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
     return move
 
 
-def move_between(low: Lowered, places: tuple[Context, ...]) -> None:
+def move_between(low: Lowered, contexts: tuple[Context, ...]) -> None:
     """Insert copies of values that a step reads from another device.
 
     Args:
-        places: context of each node of the graph, in its order.
+        contexts: context of each node of the graph, in its order.
     """
     graph = low.graph
     variables = (*graph.arguments, *graph.auxiliary)
     made_on: dict[int, torch.device] = {
-        number: places[graph.index[node]].torch_device for number, node in enumerate(variables)
+        number: contexts[graph.index[node]].torch_device for number, node in enumerate(variables)
     }
     moved: dict[tuple[int, torch.device], int] = {}
     steps: list[Step] = []
     for step in low.steps:
-        device = places[step.node].torch_device
+        device = contexts[step.node].torch_device
         for position, value in enumerate(step.inputs):
             if made_on[value] == device:
                 continue
@@ -88,12 +88,12 @@ def move_between(low: Lowered, places: tuple[Context, ...]) -> None:
     low.steps = steps
 
 
-def own_environments(low: Lowered, places: tuple[Context, ...], ctx: Context) -> None:
+def own_environments(low: Lowered, contexts: tuple[Context, ...], ctx: Context) -> None:
     """Mark the steps that run on a context other than the executor's, which need that context's generator.
 
     Args:
-        places: context of each node of the graph, in its order.
+        contexts: context of each node of the graph, in its order.
     """
     for step in low.steps:
-        if step.node >= 0 and step.takes_env and places[step.node] != ctx:
+        if step.node >= 0 and step.takes_env and contexts[step.node] != ctx:
             step.own_env = True

@@ -25,8 +25,8 @@ def _node_error(
         return NodeError(f"{type(error).__name__}{what}: {error}")
     nodes = [graph.nodes[index] for index in indices]
     inside = set(nodes)
-    given = dict.fromkeys(entry for node in nodes for entry in node.inputs if entry[0] not in inside)
-    inputs = ", ".join(f"{child.output_names[i]} {shapes[child][i]}" for child, i in given)
+    entries = dict.fromkeys(entry for node in nodes for entry in node.inputs if entry[0] not in inside)
+    inputs = ", ".join(f"{child.output_names[i]} {shapes[child][i]}" for child, i in entries)
     failed = nodes[0].describe()
     if len(nodes) > 1:
         failed = f"one of the operators from {failed} to {nodes[-1].describe()}, which run together,"

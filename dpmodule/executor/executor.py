@@ -120,7 +120,7 @@ class Executor:
         self._memos: dict[Node, dict[Any, Any]] = {}
         self._aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._reshaped_from: weakref.ref[Executor] | None = None
-        # what the last run has left
+        # results of the last run
         self._last_mode: bool | None = None
         self._run: RecordedRun | None = None
         self._borrowed: dict[int, torch.Tensor] = {}
@@ -371,7 +371,7 @@ class Executor:
             if key[2]:  # prepared for the previous monitor
                 self._prepared[key] = found._replace(forward=self._mode.forward(found.program))
 
-    def watch_as(self, other: Executor) -> None:
+    def copy_monitor(self, other: Executor) -> None:
         """Install another executor's monitor callback.
 
         Args:
@@ -491,7 +491,7 @@ class Executor:
         return values, list(map(values.__getitem__, self._backward.slots))
 
     def _reuse(self, prepared: PreparedProgram) -> None:
-        """Let steps reuse the memory of the last run's outputs if nothing else refers to it."""
+        """Pass the memory of the last run's outputs to steps if nothing else refers to it."""
         for output, position in prepared.program.reused:
             shaped = prepared.shaped[position]
             shaped.memory = None  # left by a run that failed
@@ -537,7 +537,7 @@ class Executor:
     def _mark_reshaped_from(self, origin: Executor) -> None:
         """Mark this executor as reshaped from another, and take its monitor."""
         self._reshaped_from = weakref.ref(origin)
-        self.watch_as(origin)
+        self.copy_monitor(origin)
 
     def _write_to_origin(self) -> None:
         """Write the outputs to the outputs of the executor this one was reshaped from, if that has not run.
@@ -634,22 +634,29 @@ class Executor:
             self.run(True)
         outputs, backward = self._outputs, self._backward
         if out_grads is None:
-            given: list[torch.Tensor | None] = [None] * len(outputs)
+            out_grad_tensors: list[torch.Tensor | None] = [None] * len(outputs)
         else:
-            given = convert_head_gradients(out_grads, self.graph.output_names, outputs, backward.targets)
+            out_grad_tensors = convert_head_gradients(
+                out_grads, self.graph.output_names, outputs, backward.targets
+            )
         if not backward.slots:
             return
         first = self._run is not None
         run = self._run or self._run_again(bool(self._last_mode))
         if listener is not None and len(self._contexts) > 1:
             listener = None  # autograd uses one thread per device
-        if backward.integers or out_grads is not None and backward.dense_only and _any_integers(given):
+        if (
+            backward.integers
+            or out_grads is not None
+            and backward.dense_only
+            and _any_integers(out_grad_tensors)
+        ):
             with self._repeating(run.prepared.program):
                 run = with_float_integers(run, backward.slots)
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
         try:
-            head_grads = backward.head_gradients(run, given, outputs)
+            head_grads = backward.head_gradients(run, out_grad_tensors, outputs)
             self._run = None
             if isinstance(self._mode, InterpretedMode):
                 self._show_backward(run, head_grads, self._mode)
@@ -660,7 +667,7 @@ class Executor:
         if first and run.mutated:
             self._before = self._commit(run.prepared.program, run.mutated, in_forward=False)
 
-    def take_back(self) -> None:
+    def restore_aux_states(self) -> None:
         """Restore the auxiliary states that the last backward wrote; once.
 
         States that operators write in forward stay unchanged.
@@ -712,7 +719,7 @@ class Executor:
         """True if there was a forward whose results are still available."""
         return self._last_mode is not None
 
-    def set_aside(self) -> None:
+    def drop_cached_runs(self) -> None:
         """Drop cached runs, since an executor for other shapes takes over; this one may be used again."""
         self._default_mode.forget()
 
@@ -761,8 +768,8 @@ class Executor:
         arrays = self._arrays
         own = arrays.args, {k: g for k, g in arrays.grads.items() if g is not None}, arrays.aux
         args, grads, aux = resize(self.graph, own, kwargs, partial_shaping, allow_up_sizing)
-        req, places, stypes = self.grad_req, arrays.places, arrays.stypes
-        binding = Binding(self.graph, self.context, args, grads, req, aux, places=places, stypes=stypes)
+        req, placement, stypes = self.grad_req, arrays.placement, arrays.stypes
+        binding = Binding(self.graph, self.context, args, grads, req, aux, placement=placement, stypes=stypes)
         reshaped = Executor(binding, self._symbol, self._options)
         reshaped._mark_reshaped_from(self)
         return reshaped

@@ -72,7 +72,7 @@ class MemoryUse:
         ]
         if self.holders:
             lines.append("largest at the peak (estimated):")
-        sizes = [_bytes(each.nbytes) for each in self.holders]
+        sizes = [_bytes(holder.nbytes) for holder in self.holders]
         width = max(map(len, sizes), default=0)
         lines += [
             f"  {size:>{width}}  {each.what} {printable(each.name)}"

@@ -101,22 +101,22 @@ def convert_head_gradients(
     if out_grads is None:
         return [None] * count
     if isinstance(out_grads, NDArray):
-        given: list[Any] = [out_grads]
+        grads: list[Any] = [out_grads]
     elif isinstance(out_grads, Mapping):
         unknown = [k for k in out_grads if k not in names]
         if unknown:
             raise ArgumentError(
                 f"out_grads: {', '.join(map(str, unknown))} is not an output; outputs: {', '.join(names)}"
             )
-        given = [out_grads.get(name) for name in names]
+        grads = [out_grads.get(name) for name in names]
     elif isinstance(out_grads, (list, tuple)):
-        given = list(out_grads)
+        grads = list(out_grads)
     else:
         raise ArgumentError(f"out_grads is {type(out_grads).__name__}, expected an NDArray, a list or a dict")
-    given += [None] * (count - len(given))
+    grads += [None] * (count - len(grads))
     written = {array.raw.data_ptr() for array in targets if not is_sparse(array)}
     tensors: list[torch.Tensor | None] = []
-    for name, grad, out in zip(names, given, outputs):  # MXNet ignores surplus gradients
+    for name, grad, out in zip(names, grads, outputs):  # MXNet ignores surplus gradients
         tensor = None if grad is None else _checked(name, grad, out)
         shared = tensor is not None and not tensor.is_sparse and tensor.data_ptr() in written
         tensors.append(tensor.clone() if tensor is not None and shared else tensor)

@@ -120,9 +120,9 @@ class Inspection:
         )
         holders = self._arrays_at_peak(use.peaks_in_backward)
         holders += [MemoryHolder("copy", name, size) for name, size in copies]
-        made = working.held_backward if use.peaks_in_backward else working.held_forward
-        holders += [MemoryHolder(what, name, size) for (what, name), size in made.items()]
-        largest = sorted((each for each in holders if each.nbytes), key=lambda each: -each.nbytes)
+        held = working.held_backward if use.peaks_in_backward else working.held_forward
+        holders += [MemoryHolder(what, name, size) for (what, name), size in held.items()]
+        largest = sorted((holder for holder in holders if holder.nbytes), key=lambda each: -each.nbytes)
         return replace(use, holders=tuple(largest[:_MAX_HOLDERS]))
 
     def _arrays_at_peak(self, in_backward: bool) -> list[MemoryHolder]:
@@ -170,7 +170,7 @@ class Inspection:
     def _plan(self, is_train: bool) -> ProgramSource:
         program = self._executor.program(is_train)
         low = program.low
-        here = [each.name for each in passes.PASSES if (each.training if low.recorded else each.predict)]
+        here = [entry.name for entry in passes.PASSES if (entry.training if low.recorded else entry.predict)]
         off = tuple(name for name in here if name in low.off)
         idle = tuple(name for name in here if name not in low.off and name not in low.fired)
         execution_mode = self._executor.execution_mode(is_train)
@@ -260,9 +260,9 @@ class _Rows:
             shape = None if entry is None else self._shapes[self._nodes[entry[0]]][entry[1]]
             shapes.append(shape)
             if entry is not None and shape is not None:
-                kind = self._types[self._nodes[entry[0]]][entry[1]] or "float32"
-                dtype = dtype or kind
-                nbytes += prod(shape) * item_size(kind)
+                item_type = self._types[self._nodes[entry[0]]][entry[1]] or "float32"
+                dtype = dtype or item_type
+                nbytes += prod(shape) * item_size(item_type)
         return tuple(shapes), dtype, nbytes
 
     def _parameters(self, node: Node) -> int:

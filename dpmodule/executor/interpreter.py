@@ -15,7 +15,7 @@ from .lowering import Step
 from .program import Program
 
 Monitor = Callable[[str, torch.Tensor], None]
-TakenStep = tuple[Step, dict[int, torch.Tensor], dict[int, torch.Tensor]]
+RecordedStep = tuple[Step, dict[int, torch.Tensor], dict[int, torch.Tensor]]
 
 _NUMBERED = """
     Activation BlockGrad Cast Flatten Reshape SoftmaxActivation _contrib_AdaptiveAvgPooling2D
@@ -126,7 +126,7 @@ def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watc
 
 def record_by_step(
     program: Program, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]
-) -> tuple[list[TakenStep], dict[int, torch.Tensor]]:
+) -> tuple[list[RecordedStep], dict[int, torch.Tensor]]:
     """Run forward, recording every step separately for backward.
 
     Shape:
@@ -141,7 +141,7 @@ def record_by_step(
     """
     known = {n: value.detach() for n, value in enumerate(values)}
     live = {n for n, value in enumerate(values) if value.requires_grad}
-    tape: list[TakenStep] = []
+    tape: list[RecordedStep] = []
     with torch.enable_grad():
         for step in program.low.steps:
             own = {n: known[n].detach() for n in step.inputs}

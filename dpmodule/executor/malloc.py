@@ -35,19 +35,19 @@ def _function(name: str) -> Callable[..., int] | None:
     try:
         library = ctypes.CDLL(None)
         library.gnu_get_libc_version  # noqa: B018  others have functions of these names that do nothing
-        found: Any = getattr(library, name)
+        function: Any = getattr(library, name)
     except (AttributeError, OSError, TypeError):
         return None
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def raise_mmap_threshold(size: int) -> None:
     """Make the C library keep freed blocks of up to 32 MB in its heap, once a network is large enough to need them.
 
     glibc raises its threshold whenever a larger mapped block is freed: blocks up to that size then stay in the heap,
-        and
-    so does free memory of twice that size at the heap's end. Before that, a network of many mid-sized results has the
-    end of the heap trimmed and extended in every batch. Freeing one block that is never written raises the threshold.
+    and so does free memory of twice that size at the heap's end. Before that, a network of many mid-sized results has
+    the end of the heap trimmed and extended in every batch. Freeing one block that is never written raises the
+    threshold.
 
     Args:
         size: bytes of all results of a network; a small size changes nothing.

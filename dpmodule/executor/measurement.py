@@ -95,14 +95,14 @@ def _time_backward(run: TrialRun, heads: dict[int, torch.Tensor], loss: float) -
     times = [0.0] * len(tape)
     losses = sum(step.detach_first for step, _, _ in tape)
     while tape:
-        step, own, made = tape.pop()
+        step, inputs, results = tape.pop()
         start = run.clock()
         if step.detach_first:
             times[len(tape)] = loss / losses
             continue
-        for number, grad in step_gradients(own, made, grads).items():
+        for number, grad in step_gradients(inputs, results, grads).items():
             grads[number] = grads[number] + grad if number in grads else grad
-        for number in made:
+        for number in results:
             grads.pop(number, None)
         times[len(tape)] = run.clock() - start
     return times

@@ -81,20 +81,20 @@ def grad_reqs(names: Sequence[str], grad_req: GradReqLike) -> dict[str, str]:
     Source: MXNet 1.9.1 `Symbol.bind`.
     """
     if isinstance(grad_req, str):
-        found = dict.fromkeys(names, grad_req)
+        reqs = dict.fromkeys(names, grad_req)
     elif isinstance(grad_req, (list, tuple)):
         if len(grad_req) != len(names):
             raise ArgumentError(
                 f"grad_req has {len(grad_req)} entries for {len(names)} arguments: {', '.join(names)}"
             )
-        found = dict(zip(names, grad_req))
+        reqs = dict(zip(names, grad_req))
     elif isinstance(grad_req, Mapping):
-        found = {name: grad_req.get(name, "null") for name in names}
+        reqs = {name: grad_req.get(name, "null") for name in names}
     else:
         raise ArgumentError(
             f"grad_req is {grad_req!r}, expected one of these words, or a list or dict of them: {', '.join(_REQS)}"
         )
-    for name, req in found.items():
+    for name, req in reqs.items():
         if req not in _REQS:
             raise ArgumentError(f"grad_req of {name} is {req!r}, expected one of {', '.join(_REQS)}")
-    return found
+    return reqs

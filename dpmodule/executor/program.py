@@ -111,12 +111,12 @@ class Program:
         """
         code: _Code | None = vars(self).get("_code")
         if code is None:
-            made = self._generate()
-            code = vars(self).setdefault("_code", made)
-            if code is made:
-                lines = made.source.splitlines(True)
-                linecache.cache[made.filename] = (len(made.source), None, lines, made.filename)
-                weakref.finalize(self, linecache.cache.pop, made.filename, None)
+            new = self._generate()
+            code = vars(self).setdefault("_code", new)
+            if code is new:
+                lines = new.source.splitlines(True)
+                linecache.cache[new.filename] = (len(new.source), None, lines, new.filename)
+                weakref.finalize(self, linecache.cache.pop, new.filename, None)
         return code
 
     def _generate(self) -> _Code:
@@ -278,7 +278,7 @@ _lock = threading.Lock()
 def program_of(
     graph: Graph,
     recorded: bool,
-    places: tuple[Context, ...] = (),
+    contexts: tuple[Context, ...] = (),
     storage: StorageTypes | None = None,
     body: Callable[[Graph], Any] | None = None,
     is_subgraph: bool = False,
@@ -289,7 +289,7 @@ def program_of(
     """Return the Program of a graph, shared by all graphs of equal structure, attributes and names.
 
     Args:
-        places: context of the executor, then of each node of the graph, if they differ.
+        contexts: context of the executor, then of each node of the graph, if they differ.
         storage: storage types, if some values are sparse.
         is_subgraph: True for the subgraph of an operator, which calls it under autograd.
         watched: True if a monitor reads every operator's output.
@@ -302,7 +302,7 @@ def program_of(
         graph.key,
         recorded,
         off,
-        places,
+        contexts,
         None if storage is None else storage.key,
         is_subgraph,
         again,
@@ -317,10 +317,10 @@ def program_of(
             return program
     low = lower(graph, recorded, storage, body, is_subgraph)
     low.mirrored, low.mirror_parts = again, parts
-    if places:
-        move_between(low, places[1:])
-        own_environments(low, places[1:], places[0])
-    passes.apply(low, off, moved=bool(places))
+    if contexts:
+        move_between(low, contexts[1:])
+        own_environments(low, contexts[1:], contexts[0])
+    passes.apply(low, off, moved=bool(contexts))
     new = Program(low)
     with _lock:
         if owned:

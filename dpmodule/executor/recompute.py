@@ -52,7 +52,7 @@ class _RecomputedCall:
             call = waiting.pop()
             if call._repeated is None and call.number not in needed:
                 needed[call.number] = call
-                waiting += [each[0] for each in call._inputs if isinstance(each, tuple)]
+                waiting += [value[0] for value in call._inputs if isinstance(value, tuple)]
         for number in sorted(needed):
             needed[number]._repeat()
         if self._repeated is None:

@@ -81,11 +81,11 @@ def value_gradients(program: Program, head_grads: HeadGradients) -> dict[int, to
         returns: each as the value that it is the gradient of.
     """
     roots = {loss.output: loss.root for loss in program.low.losses}
-    found: dict[int, torch.Tensor] = {}
+    grads: dict[int, torch.Tensor] = {}
     for i, _, seed in head_grads:
         value = roots.get(i, program.low.heads[i])
-        found[value] = found[value] + seed if value in found else seed
-    return found
+        grads[value] = grads[value] + seed if value in grads else seed
+    return grads
 
 
 def loss_gradients(program: Program, head_grads: HeadGradients) -> dict[int, torch.Tensor]:

@@ -85,8 +85,8 @@ def array_of(value: Any, ctx: Context) -> NDArray:
     """
     plain = value.detach()
     is_rows = isinstance(plain, torch.Tensor) and plain.is_sparse
-    made: NDArray = handle.array_of(as_rows(plain) if is_rows else plain, ctx)
-    return made
+    array: NDArray = handle.array_of(as_rows(plain) if is_rows else plain, ctx)
+    return array
 
 
 def seed_of(grad: NDArray, out: NDArray) -> Any:

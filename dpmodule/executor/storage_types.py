@@ -35,13 +35,13 @@ class StorageTypes:
 
 def declared_storage_types(graph: Graph) -> dict[str, str]:
     """Return the storage types that variables declare, by name, without dense ones."""
-    found = {}
+    stypes = {}
     for node in graph.nodes:
         if node.op is None:
             stype = _BY_NUMBER.get(node.attrs.get("__storage_type__", "0"), _DENSE)
             if stype != _DENSE:
-                found[node.name] = stype
-    return found
+                stypes[node.name] = stype
+    return stypes
 
 
 def infer_storage_types(
@@ -56,28 +56,28 @@ def infer_storage_types(
     Returns:
         The storage types, or None if no value and no operator involves sparse arrays.
     """
-    given = {name: stype for name, stype in stypes.items() if stype != _DENSE}
-    if not given and not any(_counts_alone(node) for node in graph.nodes):
+    declared = {name: stype for name, stype in stypes.items() if stype != _DENSE}
+    if not declared and not any(_counts_alone(node) for node in graph.nodes):
         return None
     values: dict[Entry, str] = {}
     rules: dict[Node, tuple[SparseRule, tuple[str, ...]]] = {}
     for node in graph.nodes:
         if node.op is None:
-            if node.name in given:
-                values[node, 0] = given[node.name]
+            if node.name in declared:
+                values[node, 0] = declared[node.name]
             continue
         if free:
             _infer_free_variables(node, values, free)
         kinds = tuple(values.get(entry, _DENSE) for entry in node.inputs)
-        found = _rule_for(node, kinds)
-        if found is None:
+        rule = _rule_for(node, kinds)
+        if rule is None:
             continue
-        rules[node] = found
-        for i, stype in enumerate(found[1]):
+        rules[node] = rule
+        for i, stype in enumerate(rule[1]):
             if stype != _DENSE:
                 values[node, i] = stype
     variables = (*graph.arguments, *graph.auxiliary)
-    return StorageTypes(tuple(given.get(node.name, _DENSE) for node in variables), values, rules)
+    return StorageTypes(tuple(declared.get(node.name, _DENSE) for node in variables), values, rules)
 
 
 def _infer_free_variables(node: Node, values: dict[Entry, str], free: Collection[str]) -> None:
@@ -102,13 +102,13 @@ def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str
         return None
     try:
         rule = rule_of(node.op, kinds)
-        found = None if rule is None else rule.storage(node.a, kinds)
+        stypes = None if rule is None else rule.storage(node.a, kinds)
     except OpError as error:
         raise OpError(f"{node.describe()}: {error}") from None
-    if rule is None or found is None:
+    if rule is None or stypes is None:
         log_fallback(node.op.name, kinds)
         return None
-    return rule, found
+    return rule, stypes
 
 
 def check_axes(storage: StorageTypes, shapes: Mapping[Node, Sequence[Shape]]) -> None:
@@ -133,10 +133,10 @@ def gradient_storage_types(graph: Graph, storage: StorageTypes) -> dict[str, str
             continue
         kinds = tuple(storage.of(entry) for entry in node.inputs)
         rule = rule_of(node.op, kinds)
-        found: tuple[str, ...] = (_DENSE,) * len(kinds)
+        stypes: tuple[str, ...] = (_DENSE,) * len(kinds)
         if rule is not None and rule.grad_storage is not None:
-            found = rule.grad_storage(node.a, kinds)
-        for (child, _), stype in zip(node.inputs, found):
+            stypes = rule.grad_storage(node.a, kinds)
+        for (child, _), stype in zip(node.inputs, stypes):
             if child.op is None:
                 reported.setdefault(child, set()).add(stype)
     agreed = {node.name: next(iter(s)) for node, s in reported.items() if len(s) == 1 and s != {_DENSE}}

@@ -103,8 +103,8 @@ def _is_of(node: Node, kind: torch.dtype | None) -> bool:
     """Return True if an operator without inputs makes the network's floating type."""
     if node.op is None or kind is None:
         return False
-    made = infer_type(node.op, node.a, [], [None] * node.num_outputs)[1][0]
-    return made is not None and torch_dtype(made) == kind
+    own_type = infer_type(node.op, node.a, [], [None] * node.num_outputs)[1][0]
+    return own_type is not None and torch_dtype(own_type) == kind
 
 
 class _ModuleWriter:

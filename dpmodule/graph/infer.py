@@ -51,8 +51,8 @@ def infer_node_shapes(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tu
     if not mode.is_np_shape():
         return infer_shape(op, a, ins, outs)
     if not ins:  # an attribute gives the shape, in the user's notation
-        _, found = infer_shape(op, a, ins, outs)
-        return ins, [s if s is None else read_shape(s) for s in found]
+        _, new_outs = infer_shape(op, a, ins, outs)
+        return ins, [s if s is None else read_shape(s) for s in new_outs]
     if not any(s is not None and EMPTY in s for s in (*ins, *outs)):
         return infer_shape(op, a, ins, outs)
     one, two = (infer_shape(op, a, _with(ins, probe), _with(outs, probe)) for probe in _PROBES)

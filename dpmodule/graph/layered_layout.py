@@ -51,10 +51,10 @@ class LayeredLayout:
         self._order()
         self._x = self._x_positions()
         self._tops, self._ends = self._y_positions()
-        self.places = [
+        self.positions = [
             (self._x[i] - self._widths[i] / 2, self._tops[self._layer[i]]) for i in range(self._boxes)
         ]
-        self.width = max((x + width for (x, _), width in zip(self.places, self._widths)), default=0.0)
+        self.width = max((x + width for (x, _), width in zip(self.positions, self._widths)), default=0.0)
         self.width = max([self.width, *(x + _WIRE / 2 for x in self._x)])
         self.height = self._ends[-1] if self._ends else 0.0
 
@@ -139,7 +139,7 @@ class LayeredLayout:
             for row in self._rows:
                 self._align_to_neighbours(row, x, near)
         left = min((x[i] - self._widths[i] / 2 for i in range(len(x))), default=0.0)
-        return [each - left for each in x]
+        return [value - left for value in x]
 
     def _straight(self, cell: int) -> list[int]:
         """Return the cell above another if each is the other's only neighbour there, else all neighbours."""

@@ -213,8 +213,8 @@ class Graph:
         """Key that is equal for graphs with the same program: structure, attributes and names.
 
         Attributes are compared as text: 0.0 and -0.0 are equal numbers, but not equal divisors. For an operator with
-            its own
-        parser of attributes, the parsed values are part of the key, since equal text may be parsed differently later.
+        its own parser of attributes, the parsed values are part of the key, since equal text may be parsed differently
+        later.
         """
         rows = tuple(
             (

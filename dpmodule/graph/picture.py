@@ -233,12 +233,12 @@ class _Drawing:
             node: "x".join(map(str, shapes[node][0] or ())) if node in shapes else "" for node in self.nodes
         }
         self._heads = {node for node, _ in graph.heads}
-        place = {node: number for number, node in enumerate(self.nodes)}
-        self._inputs = [[place[c] for c, _ in node.inputs if c in place] for node in self.nodes]
+        index = {node: number for number, node in enumerate(self.nodes)}
+        self._inputs = [[index[c] for c, _ in node.inputs if c in index] for node in self.nodes]
         self._last_reader = list(range(len(self.nodes)))
         for number, inputs in enumerate(self._inputs):
-            for each in inputs:
-                self._last_reader[each] = number
+            for value in inputs:
+                self._last_reader[value] = number
         kinds: dict[Any, int] = {}
         self._kinds = [kinds.setdefault(self._kind(node), len(kinds)) for node in self.nodes]
 
@@ -350,12 +350,12 @@ class _Frame:
     def write(self, parts: list[str], x: float, y: float) -> None:
         """Add the contents and the frame, with the top left corner at (x, y)."""
         across, down = x + _MARGIN, y + _MARGIN
-        places, end = self._layers.places, len(self._items)
+        positions, end = self._layers.positions, len(self._items)
         lines = self._layers.lines()
         strokes = [svg_path(line, across, down) for line, _ in lines]
         if self._count > 1:
             strokes += self._write_frame(parts, x, y)
-            places, end = places[1:-1], end + 1
+            positions, end = positions[1:-1], end + 1
         tips = [
             f"M{line[3] + across:.1f} {line[5] + down:.1f}l-3.5 -7h7z" for line, cell in lines if cell < end
         ]
@@ -363,7 +363,7 @@ class _Frame:
             parts.append(f'<path d="{"".join(strokes)}" fill="none" stroke="{LINE}"/>')
         if tips:
             parts.append(f'<path d="{"".join(tips)}" fill="{LINE}"/>')
-        for item, (left, top) in zip(self._items, places):
+        for item, (left, top) in zip(self._items, positions):
             item.write(parts, across + left, down + top)
 
     def _write_frame(self, parts: list[str], x: float, y: float) -> list[str]:
@@ -375,7 +375,9 @@ class _Frame:
             f' text-anchor="start">\u00d7{self._count}</text></g>'
         )
         middle, bottom = x + self.width / 2, y + self.height
-        first, last = (place[0] + x + _MARGIN for place in (self._layers.places[0], self._layers.places[-1]))
+        first, last = (
+            place[0] + x + _MARGIN for place in (self._layers.positions[0], self._layers.positions[-1])
+        )
         return [
             svg_path((middle, y, y, first, y + _MARGIN, y + _MARGIN), 0.0, 0.0),
             svg_path((last, bottom - _MARGIN, bottom - _MARGIN, middle, bottom, bottom), 0.0, 0.0),

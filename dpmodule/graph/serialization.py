@@ -82,8 +82,8 @@ def _field(row: Any, key: str, kind: type, where: str) -> Any:
 
 
 def _version(text: dict[str, Any]) -> int:
-    found = text.get("attrs", {})
-    pair = found.get("mxnet_version") if isinstance(found, dict) else None
+    attributes = text.get("attrs", {})
+    pair = attributes.get("mxnet_version") if isinstance(attributes, dict) else None
     return pair[-1] if isinstance(pair, list) and pair and isinstance(pair[-1], int) else 800
 
 
@@ -91,10 +91,10 @@ def _attributes(row: dict[str, Any], where: str) -> dict[str, str]:
     """Merge the fields in which the formats store attributes."""
     merged: dict[str, str] = {}
     for key in ("param", "attr", "attrs"):
-        part = row.get(key) or {}
-        if not isinstance(part, dict):
+        fields = row.get(key) or {}
+        if not isinstance(fields, dict):
             raise _format_error(f"{key!r} of {where} is not an object")
-        merged.update({str(k): str(v) for k, v in part.items()})
+        merged.update({str(k): str(v) for k, v in fields.items()})
     return merged
 
 

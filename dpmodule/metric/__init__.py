@@ -1,4 +1,4 @@
-"""Metrics: running averages that say how a network is doing."""
+"""Evaluation metrics: running averages over batches."""
 
 import typing
 
@@ -37,7 +37,7 @@ _LATER = {
     "custom": "Caffe CustomMetric Loss Torch np",
     "regression": "MAE MSE Perplexity RMSE PearsonCorrelation",
 }
-"""Metrics that few programs need, by the module that is imported when one of them is asked for."""
+"""Metrics that are imported on first access, by their module."""
 
 __all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER)]
 

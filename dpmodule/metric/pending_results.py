@@ -1,4 +1,4 @@
-"""Batch results that stay on their devices until somebody asks for the number."""
+"""Batch results that stay on their devices until they are needed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _PACK_AT = 256
 
 
 class PendingResults:
-    """Small tensors, one or a few numbers each, collected without waiting for the device.
+    """Small tensors collected without waiting for the device.
 
-    Reading one number from a GPU stops Python until all queued work is done; so results are kept as they are, packed
-    now and then into fewer tensors, and copied to the host by `drain` only.
+    Reading a number from a GPU blocks Python until all queued work is done. Results are therefore kept as tensors,
+    which are occasionally packed, and only `drain` copies them to the host.
     """
 
     __slots__ = ("_packed", "_single")
@@ -24,18 +24,18 @@ class PendingResults:
         self._packed: list[torch.Tensor] = []
 
     def add(self, result: torch.Tensor) -> None:
-        """Keep a result: a tensor without axes, or with one axis that is equally long every time."""
+        """Add a result: a 0-d tensor, or a 1-d tensor of constant length."""
         self._single.append(result)
         if len(self._single) >= _PACK_AT:
             self._pack()
 
     def clear(self) -> None:
-        """Forget what was added."""
+        """Discard all results."""
         self._single.clear()
         self._packed.clear()
 
     def drain(self) -> np.ndarray[Any, Any] | None:
-        """Return what was added since the last call, one float64 row per result, or None without any."""
+        """Return the results since the last call, one float64 row each, or None."""
         if not self._single and not self._packed:
             return None
         self._pack()
@@ -47,7 +47,7 @@ class PendingResults:
         kinds: dict[Any, list[torch.Tensor]] = {}
         for result in self._single:
             kinds.setdefault((result.device, result.dtype), []).append(result)
-        self._packed += [torch.stack(alike).reshape(len(alike), -1) for alike in kinds.values()]
+        self._packed += [torch.stack(results).reshape(len(results), -1) for results in kinds.values()]
         self._single.clear()
 
     def __getstate__(self) -> list[torch.Tensor]:
@@ -59,7 +59,7 @@ class PendingResults:
 
 
 class PendingSum(PendingResults):
-    """Tensors of many counts, added up without waiting for the device; `drain` gives one row, their sum."""
+    """Sum of tensors, accumulated without waiting for the device; `drain` returns one row."""
 
     __slots__ = ()
 

@@ -358,10 +358,10 @@ class Module(CheckpointedModule):
             FileFormatError: it is no ONNX file, or holds what cannot be translated.
             ArgumentError: an argument of the constructor does not fit.
         """
-        from ..onnx.load import described_inputs, import_model
+        from ..onnx.load import import_model, input_descriptions
 
         symbol, arg_params, aux_params = import_model(file, shapes)
-        inputs = described_inputs(file, symbol, shapes or {})
+        inputs = input_descriptions(file, symbol, shapes or {})
         names = [each.name for each in inputs]
         module = Module(symbol, data_names=names, label_names=None, context=context, **kwargs)
         module.bind(inputs, for_training=False)
@@ -1035,7 +1035,7 @@ class Module(CheckpointedModule):
     @override
     def take_back(self) -> None:
         for executor in self.group.execs:
-            executor.take_back()
+            executor.restore_aux_states()
 
     @override
     @needs(Stage.INITIALIZED)

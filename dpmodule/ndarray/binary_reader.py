@@ -145,12 +145,12 @@ def _collect(reader: _FileReader, names: list[str], arrays: list[Any]) -> list[A
 
 def _read_names(reader: _FileReader, count: int) -> list[str]:
     """Read the names of the arrays; a list has none."""
-    given = reader.number("Q", "the number of names")
-    if given not in (0, count):
-        raise reader.error(f"{given} names for {count} arrays; the file is damaged", reader.at - 8)
+    name_count = reader.number("Q", "the number of names")
+    if name_count not in (0, count):
+        raise reader.error(f"{name_count} names for {count} arrays; the file is damaged", reader.at - 8)
     names = []
-    for i in range(given):
-        reader.where = f"name {i} of {given}"
+    for i in range(name_count):
+        reader.where = f"name {i} of {name_count}"
         length = reader.number("Q", "the length of a name")
         text = reader.take(length, "a name")
         try:

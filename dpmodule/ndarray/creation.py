@@ -60,9 +60,9 @@ def array(
     if isinstance(source_array, BaseSparseNDArray) or sparse.is_scipy(source_array):
         return sparse.array(source_array, where, dtype)
     if isinstance(source_array, (Handle, torch.Tensor)):
-        given = source_array.raw if isinstance(source_array, Handle) else source_array.detach()
+        source = source_array.raw if isinstance(source_array, Handle) else source_array.detach()
         if dtype is None:
-            dtype = given.dtype if isinstance(source_array, Handle) else "float32"
+            dtype = source.dtype if isinstance(source_array, Handle) else "float32"
         wanted = dtype_pair(dtype)[1]
 
         def convert(tensor: torch.Tensor) -> torch.Tensor:
@@ -70,7 +70,7 @@ def array(
 
         if isinstance(source_array, NDArray):
             return tape.apply(source_array, convert, "array", ctx=where)
-        return NDArray(convert(given), where)
+        return NDArray(convert(source), where)
     name, wanted = dtype_pair(dtype)
     return NDArray(mark_owned(torch.from_numpy(host_array(source_array, name))).to(device, wanted), where)
 

@@ -24,14 +24,14 @@ _TWICE = "To differentiate one graph twice, pass retain_graph=True to the first 
 
 def _reached(nodes: Iterable[TapeNode | None]) -> dict[TapeNode, None]:
     """Return all nodes reachable from some, later ones first; iterative, for deep graphs."""
-    found: dict[TapeNode, None] = {}
+    reached: dict[TapeNode, None] = {}
     stack = list(nodes)
     while stack:
         node = stack.pop()
-        if node is not None and node not in found:
-            found[node] = None
+        if node is not None and node not in reached:
+            reached[node] = None
             stack += node.inputs
-    return found
+    return reached
 
 
 def _head_node(head: Handle) -> TapeNode:
@@ -62,11 +62,11 @@ def _seed(root: Tensor, given: Handle | None, create_graph: bool) -> Tensor:
 def _wanted(reached: dict[TapeNode, None], variables: Sequence[Handle] | None) -> list[TapeVariable]:
     """Return the variables to differentiate with respect to."""
     if variables is None:
-        found = [n for n in reached if isinstance(n, TapeVariable) and n.request != "null"]
-        if not found:
+        targets = [n for n in reached if isinstance(n, TapeVariable) and n.request != "null"]
+        if not targets:
             raise StateError("there are no inputs in the computational graph that require gradients")
-        return found
-    found = []
+        return targets
+    targets = []
     for i, array in enumerate(variables):
         variable = variable_of(array)
         what = f"cannot differentiate with respect to variable {i + 1} ({array.describe()})"
@@ -74,8 +74,8 @@ def _wanted(reached: dict[TapeNode, None], variables: Sequence[Handle] | None) -
             raise StateError(f"{what} because it does not require gradient: call attach_grad() on it first")
         if variable not in reached:
             raise StateError(f"{what} because it is unreachable from the outputs")
-        found.append(variable)
-    return found
+        targets.append(variable)
+    return targets
 
 
 def differentiate(

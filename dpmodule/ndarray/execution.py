@@ -187,17 +187,17 @@ def _run_integers(plan: PreparedOp, arrays: Sequence[Handle], traced: Traced, ct
     Operators that run users' code or do not accept float64, and results written to `out`, have no gradient.
     """
     with mode.scope(recording=False):
-        made = execute(plan, arrays, ctx, out)
+        result = execute(plan, arrays, ctx, out)
     if out is not None or plan.guarded:
-        return made
+        return result
     tensors, nodes = traced
     env = None if plan.function is not None else _env_with_shapes(plan, tensors, ctx)
     try:
         results, _ = _run(plan, env, tensors, True)
     except (MXNetError, RuntimeError, ValueError, TypeError):
-        return made
-    tape.attach([made] if plan.visible == 1 else made, results, tape.TapeNode(plan, nodes))
-    return made
+        return result
+    tape.attach([result] if plan.visible == 1 else result, results, tape.TapeNode(plan, nodes))
+    return result
 
 
 def _attempt(
@@ -221,13 +221,13 @@ def _run(plan: PreparedOp, env: Env | None, tensors: list[torch.Tensor], traced:
             return _run(plan, env, tensors, traced)
     results = plan.function(*tensors) if plan.function is not None else plan.op.run(plan.a, env, *tensors)
     if isinstance(results, (tuple, list)):
-        found = [_own(plan.op, r, tensors) for r in results[: plan.visible]]
+        outputs = [_own(plan.op, r, tensors) for r in results[: plan.visible]]
         values = results[plan.visible :]
     else:
-        found, values = [_own(plan.op, results, tensors)], ()
-    if not traced and found and found[0].requires_grad:  # a user has made an input's tensor require grad
-        found = [r.detach() for r in found]
-    return found, values
+        outputs, values = [_own(plan.op, results, tensors)], ()
+    if not traced and outputs and outputs[0].requires_grad:  # a user has made an input's tensor require grad
+        outputs = [r.detach() for r in outputs]
+    return outputs, values
 
 
 def _run_plain(
@@ -264,17 +264,17 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
         return None
     kinds, results = found
     ctx = arrays[0].context
-    made = [array_of(result, ctx) for result in results]
+    created = [array_of(result, ctx) for result in results]
     if out is None:
-        return made[0] if len(made) == 1 else made
+        return created[0] if len(created) == 1 else created
     if (
-        len(made) == 1
+        len(created) == 1
         and isinstance(out, Handle)
-        and made[0].shape == out.shape
-        and made[0].stype == out.stype
+        and created[0].shape == out.shape
+        and created[0].stype == out.stype
     ):
-        return made[0].copyto(out)
-    return _write_out(plan, [array.raw for array in made], out)
+        return created[0].copyto(out)
+    return _write_out(plan, [array.raw for array in created], out)
 
 
 def _check_update(plan: PreparedOp, arrays: Sequence[Any], out: Out) -> Any:
@@ -301,13 +301,13 @@ def _by_rule(plan: PreparedOp, arrays: Sequence[Any]) -> tuple[tuple[str, ...], 
 
 def _run_on(plan: PreparedOp, ctx: Context, *tensors: torch.Tensor) -> torch.Tensor:
     """Return the first output of an operator; write the inputs that it mutates."""
-    given = list(tensors)
+    inputs = list(tensors)
     results, values = _run(
-        plan, None if plan.function is not None else _env_with_shapes(plan, given, ctx), given
+        plan, None if plan.function is not None else _env_with_shapes(plan, inputs, ctx), inputs
     )
     for position, value in zip(plan.mutated, values, strict=True):
         if value is not None and position is not None:
-            given[position].copy_(value)
+            inputs[position].copy_(value)
     return results[0]
 
 
@@ -316,14 +316,14 @@ def _env_with_shapes(plan: PreparedOp, tensors: list[torch.Tensor], ctx: Context
     env = _env(ctx)
     if not plan.op.needs_shapes:
         return env
-    found = plan.out_shapes
-    if not found:
+    out_shapes = plan.out_shapes
+    if not out_shapes:
         known = [tuple(t.shape) for t in tensors]
         _, outs = shapes.infer_shape(plan.op, plan.a, list(known), [None] * plan.visible)
-        found = tuple(s or () for s in outs)
+        out_shapes = tuple(s or () for s in outs)
         if not tensors:
-            plan.out_shapes = found
-    return Env(env.device, env.generator, env.is_train, found, env.context)
+            plan.out_shapes = out_shapes
+    return Env(env.device, env.generator, env.is_train, out_shapes, env.context)
 
 
 def _own(op: Op, result: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Tensor:

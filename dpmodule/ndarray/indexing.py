@@ -33,17 +33,17 @@ def read(source: torch.Tensor, key: Handle | IndexLike) -> tuple[torch.Tensor, b
     """Return the part of `source` that `key` selects, and True if it shares memory with `source`."""
     if type(key) is int and source.dim() > 0:
         position = _position(key, 0, source.shape[0])
-        part = source[position] if source.dim() > 1 else source[position : position + 1]
-        return (part, True) if part.is_contiguous() else (part.contiguous(), False)
+        view = source[position] if source.dim() > 1 else source[position : position + 1]
+        return (view, True) if view.is_contiguous() else (view.contiguous(), False)
     items = _expand(_items(key, source.device), source.shape)
     if any(isinstance(i, torch.Tensor) for i in items):
         return _read_advanced(source, items), False
-    part, flips = _basic_view(source, items)
-    if part.dim() == 0 and any(isinstance(i, int) for i in items):
-        part = part.reshape(1)
+    view, flips = _basic_view(source, items)
+    if view.dim() == 0 and any(isinstance(i, int) for i in items):
+        view = view.reshape(1)
     if flips:
-        return part.flip(flips).contiguous(), False
-    return (part, True) if part.is_contiguous() else (part.contiguous(), False)
+        return view.flip(flips).contiguous(), False
+    return (view, True) if view.is_contiguous() else (view.contiguous(), False)
 
 
 def write(target: torch.Tensor, key: Handle | IndexLike, value: torch.Tensor) -> None:
@@ -78,20 +78,20 @@ def whole(target: torch.Tensor, key: Handle | IndexLike) -> tuple[int, ...] | No
 def _items(key: Handle | IndexLike, device: torch.device) -> list[Any]:
     """Return a key as a list of integers, slices, None, Ellipsis and index tensors."""
     items: list[Any] = []
-    for each in key if isinstance(key, tuple) else (key,):
-        if each is None or each is Ellipsis:
-            items.append(each)
-        elif isinstance(each, slice):
-            items.append(_plain_slice(each))
-        elif isinstance(each, (int, np.integer, np.bool_)):
-            items.append(int(each))
-        elif isinstance(each, (Handle, np.ndarray, torch.Tensor, Sequence)) and not isinstance(
-            each, (str, bytes)
+    for item in key if isinstance(key, tuple) else (key,):
+        if item is None or item is Ellipsis:
+            items.append(item)
+        elif isinstance(item, slice):
+            items.append(_plain_slice(item))
+        elif isinstance(item, (int, np.integer, np.bool_)):
+            items.append(int(item))
+        elif isinstance(item, (Handle, np.ndarray, torch.Tensor, Sequence)) and not isinstance(
+            item, (str, bytes)
         ):
-            items += _index_tensors(each, device)
+            items += _index_tensors(item, device)
         else:
             raise ArgumentError(
-                f"NDArray does not accept the key {each!r} of type {type(each).__name__}; "
+                f"NDArray does not accept the key {item!r} of type {type(item).__name__}; "
                 "expected integers, slices, None, ..., lists, arrays or masks"
             )
     return items
@@ -176,20 +176,20 @@ def _expand(items: list[Any], shape: Sequence[int]) -> list[Item]:
         raise BoundsError("an index holds more than one ellipsis ('...')")
     at = dots[0] if dots else len(items)
     items = [*items[:at], *[_FULL] * (len(shape) - used), *items[at + len(dots) :]]
-    found: list[Item] = []
+    expanded: list[Item] = []
     axis = 0
     for item in items:
         covered = _covered(item)
         if isinstance(item, _Mask):
-            found += item.resolve(shape[axis : axis + covered])
+            expanded += item.resolve(shape[axis : axis + covered])
         elif isinstance(item, int):
-            found.append(_position(item, axis, shape[axis]))
+            expanded.append(_position(item, axis, shape[axis]))
         elif isinstance(item, torch.Tensor):
-            found.append(_positions(item, axis, shape[axis]))
+            expanded.append(_positions(item, axis, shape[axis]))
         else:
-            found.append(item)
+            expanded.append(item)
         axis += covered
-    return found
+    return expanded
 
 
 def _position(index: int, axis: int, length: int) -> int:
@@ -279,14 +279,14 @@ def _read_advanced(source: torch.Tensor, items: list[Item]) -> torch.Tensor:
 def _write_advanced(target: torch.Tensor, items: list[Item], value: torch.Tensor) -> None:
     block, block_shape = _block(items)
     basic, advanced = _split(block)
-    part, flips = _basic_view(target, basic)
-    value = fit(value, _selected_shape(part.shape, advanced, block_shape)).to(part.dtype)
+    view, flips = _basic_view(target, basic)
+    value = fit(value, _selected_shape(view.shape, advanced, block_shape)).to(view.dtype)
     if flips:  # rare: reverse a copy, write to it and write it back
-        turned = part.flip(flips)
+        turned = view.flip(flips)
         turned[tuple(advanced)] = value
-        part.copy_(turned.flip(flips))
+        view.copy_(turned.flip(flips))
     else:
-        part[tuple(advanced)] = value
+        view[tuple(advanced)] = value
 
 
 def _selected_shape(shape: Sequence[int], advanced: list[Any], block: tuple[int, ...]) -> tuple[int, ...]:
@@ -300,10 +300,10 @@ def _selected_shape(shape: Sequence[int], advanced: list[Any], block: tuple[int,
 
 def fit(value: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Drop leading axes of length 1 that `shape` lacks, and check that the rest broadcasts."""
-    given = tuple(value.shape)
+    value_shape = tuple(value.shape)
     while value.dim() > len(shape) and value.shape[0] == 1:
         value = value[0]
     tail = tuple(shape)[len(shape) - value.dim() :] if value.dim() <= len(shape) else None
     if tail is None or any(v not in (1, s) for v, s in zip(value.shape, tail, strict=True)):
-        raise ShapeError(f"cannot write an array of shape {given} to a part of shape {tuple(shape)}")
+        raise ShapeError(f"cannot write an array of shape {value_shape} to a part of shape {tuple(shape)}")
     return value

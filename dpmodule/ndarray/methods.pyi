@@ -82,7 +82,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return the position of the greatest element along an axis, the first of several."""
+        """Return the index of the largest element along an axis, the first of equal ones."""
 
     def argmax_channel(
         self,
@@ -91,7 +91,7 @@ class OpMethods:
         name: str | None = None,
         **kwargs: Any,
     ) -> NDArray:
-        """Return the position of the greatest element along axis 1."""
+        """Return the index of the largest element along axis 1."""
 
     def argmin(
         self,
@@ -101,7 +101,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return the position of the smallest element along an axis, the first of several."""
+        """Return the index of the smallest element along an axis, the first of equal ones."""
 
     def argsort(
         self,
@@ -150,7 +150,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0."""
+        """Clip each element to [a_min, a_max]; the gradient is 1 inside and at both ends, else 0."""
 
     def cos(
         self,
@@ -177,7 +177,7 @@ class OpMethods:
         name: str | None = None,
         **kwargs: Any,
     ) -> NDArray:
-        """Turn radians into degrees."""
+        """Convert radians to degrees."""
 
     def depth_to_space(
         self,
@@ -290,7 +290,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return the greatest element along axes (all that equal it get the gradient)."""
+        """Return the maximum along axes (all elements equal to it get the gradient)."""
 
     def mean(
         self,
@@ -312,7 +312,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return the smallest element along axes (all that equal it get the gradient)."""
+        """Return the minimum along axes (all elements equal to it get the gradient)."""
 
     def nanprod(
         self,
@@ -323,7 +323,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Multiply the elements along axes, NaN counted as 1."""
+        """Multiply the elements along axes, treating NaN as 1."""
 
     def nansum(
         self,
@@ -334,7 +334,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Add up the elements along axes, NaN counted as 0."""
+        """Sum the elements along axes, treating NaN as 0."""
 
     def norm(
         self,
@@ -410,7 +410,7 @@ class OpMethods:
         name: str | None = None,
         **kwargs: Any,
     ) -> NDArray:
-        """Turn degrees into radians."""
+        """Convert degrees to radians."""
 
     def rcbrt(
         self,
@@ -487,7 +487,7 @@ class OpMethods:
         name: str | None = None,
         **kwargs: Any,
     ) -> NDArray:
-        """Return one over the square root."""
+        """Return 1 / sqrt(x)."""
 
     def shape_array(
         self,
@@ -586,7 +586,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Turn values along an axis into shares of one: ``exp(x) / sum(exp(x))``."""
+        """Apply softmax along an axis: ``exp(x) / sum(exp(x))``."""
 
     def softmin(
         self,
@@ -657,7 +657,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Add up the elements along axes."""
+        """Sum the elements along axes."""
 
     def swapaxes(
         self,
@@ -736,7 +736,7 @@ class OpMethods:
         name: str | None = None,
         **kwargs: Any,
     ) -> NDArray:
-        """Cut the fraction off; the gradient is 0."""
+        """Truncate the fraction; the gradient is 0."""
 
     def zeros_like(
         self,

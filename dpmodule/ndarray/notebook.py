@@ -26,12 +26,12 @@ def array_html(array: Handle) -> str:
         return f'<pre style="color:inherit;background:transparent">{text(repr(array).strip())}</pre>'
     tensor = array.raw.detach()
     size = "x".join(map(str, tensor.shape)) or "scalar"
-    parts = [text(f"{type(array).__name__} {size} {name_of(tensor.dtype)} @{array.context}")]
+    pieces = [text(f"{type(array).__name__} {size} {name_of(tensor.dtype)} @{array.context}")]
     if tensor.numel() and tensor.dim() <= 2:
-        parts.append(_numbers(tensor))
+        pieces.append(_numbers(tensor))
     if tensor.numel() > 2 * _EDGE and (tensor.dim() > 2 or max(tensor.shape) > 2 * _EDGE):
-        parts.append(_plot(tensor))
-    return "".join(f"<div>{part}</div>" for part in parts)
+        pieces.append(_plot(tensor))
+    return "".join(f"<div>{part}</div>" for part in pieces)
 
 
 def _numbers(tensor: torch.Tensor) -> str:

@@ -53,16 +53,16 @@ class PreparedOp:
     )
 
     def __init__(self, op: Op, attributes: Mapping[str, Any], count: int) -> None:
-        given = dict(attributes)
+        passed = dict(attributes)
         variadic = op.variadic
         if variadic is not None and variadic.count in op.attrs and variadic.count is not None:
-            given.setdefault(variadic.count, variadic.units(count))
-            a = op.parse(given)
+            passed.setdefault(variadic.count, variadic.units(count))
+            a = op.parse(passed)
             stated = getattr(a, variadic.count)
             if variadic.total(stated) != count and not variadic.is_fixed(a):
                 raise OpError(f"{op.name}: {variadic.count} is {stated}, but {count} inputs are given")
         self.op = op
-        self.a = a = op.parse(given)
+        self.a = a = op.parse(passed)
         inputs = op.active_inputs(a, count)
         self.count = len(inputs)
         self.function = op.bind(a) if op.bind is not None else None
@@ -103,13 +103,13 @@ def plan_for(op: Op, attributes: Mapping[str, Any], count: int) -> PreparedOp:
             return PreparedOp(op, attributes, count)
     # types too, as 1 == True == 1.0
     key = (op, count, *attributes.items(), *map(type, attributes.values()))
-    found = _plans.get(key)
-    if found is None:
-        found = PreparedOp(op, attributes, count)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = PreparedOp(op, attributes, count)
         if len(_plans) >= _CACHED_PLANS:  # a sweep over scalars must not fill the memory
             _plans.clear()
-        _plans[key] = found
-    return found
+        _plans[key] = plan
+    return plan
 
 
 def check_alike(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> None:

@@ -62,10 +62,10 @@ class Form:
         """Return the plan and the inputs of a call; None if the call must be parsed."""
         values = self.values(args, kwargs)
         try:
-            found = self.plans.get((values, *map(type, values)))  # types too, as 1 == True == 1.0
+            cached = self.plans.get((values, *map(type, values)))  # types too, as 1 == True == 1.0
         except TypeError:  # a list
             return None
-        if found is None:
+        if cached is None:
             return None
         arrays: tuple[Any, ...] = args[: self.lead]
         if self.inputs:
@@ -73,22 +73,22 @@ class Form:
         for array in arrays:
             if not isinstance(array, Handle):
                 return None
-        plan, order = found
+        plan, order = cached
         return plan, arrays if order is None else [arrays[i] for i in order]
 
     def add(self, op: Op, plan: PreparedOp, values: tuple[Any, ...]) -> None:
         """Cache the plan of a call with these values, if they determine it."""
         wanted = [i.name for i in op.active_inputs(plan.a, plan.count)]
         if op.variadic is not None:
-            given = wanted if self.lead == len(wanted) else []
+            passed = wanted if self.lead == len(wanted) else []
         else:
             declared = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else wanted
-            given = [*declared[: self.lead], *self.inputs]
-        if sorted(given) != sorted(wanted) or not all(map(can_be_key, values)):
+            passed = [*declared[: self.lead], *self.inputs]
+        if sorted(passed) != sorted(wanted) or not all(map(can_be_key, values)):
             return
         if len(self.plans) >= _MOST_PLANS:  # a sweep over scalars must not fill the memory
             self.plans.clear()
-        order = None if given == wanted else tuple(map(given.index, wanted))
+        order = None if passed == wanted else tuple(map(passed.index, wanted))
         self.plans[(values, *map(type, values))] = plan, order
 
 
@@ -145,18 +145,18 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
         return positional
     wanted = op.active_inputs(op.parse(attributes))
     names = [i.name for i in static or wanted]
-    given = {n: v for n, v in zip(names, positional, strict=False) if v is not None}
-    given.update(named)
-    found = []
+    by_name = {n: v for n, v in zip(names, positional, strict=False) if v is not None}
+    by_name.update(named)
+    ordered = []
     for each in wanted:
-        if each.name not in given:
+        if each.name not in by_name:
             need = ", ".join(i.name for i in wanted)
             raise OpError(f"{op.name}: input {each.name!r} is missing; it takes {need}")
-        found.append(given.pop(each.name))
-    if given or len(positional) > len(names):
-        extra = ", ".join(given) or f"number {len(names) + 1}"
+        ordered.append(by_name.pop(each.name))
+    if by_name or len(positional) > len(names):
+        extra = ", ".join(by_name) or f"number {len(names) + 1}"
         raise OpError(f"{op.name}: input {extra} was passed, but does not exist with these attributes")
-    return found
+    return ordered
 
 
 def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | None = None) -> Any:
@@ -231,13 +231,13 @@ def make_op_function(op: Op, name: str) -> OpFunction:
 
 def op_function(name: str) -> OpFunction:
     """Return the function of an operator's name or alias; it is created at the first use."""
-    found = _op_functions.get(name)
-    if found is None:
+    function = _op_functions.get(name)
+    if function is None:
         op = find(name)
         if op is None:
             raise AttributeError(f"there is no operator {name!r}{did_you_mean(name, names())}")
-        found = _op_functions[name] = make_op_function(op, namespace_of(name)[1])
-    return found
+        function = _op_functions[name] = make_op_function(op, namespace_of(name)[1])
+    return function
 
 
 def op_function_in(space: str, name: str) -> OpFunction:

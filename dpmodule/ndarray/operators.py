@@ -138,12 +138,12 @@ def _direct(tensor: torch.Tensor, other: Operand) -> Any:
         return other
     if not isinstance(other, Handle):
         return None
-    found = other.raw
-    if found.dtype != tensor.dtype or found.shape != tensor.shape or found.device != tensor.device:
+    operand = other.raw
+    if operand.dtype != tensor.dtype or operand.shape != tensor.shape or operand.device != tensor.device:
         return None
-    apart = found.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
-    same_place = found.data_ptr() == tensor.data_ptr() and found.stride() == tensor.stride()
-    return found if apart or same_place else None
+    apart = operand.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
+    same_place = operand.data_ptr() == tensor.data_ptr() and operand.stride() == tensor.stride()
+    return operand if apart or same_place else None
 
 
 ADD = Binary("broadcast_add", "_plus_scalar", operator.add, inplace=torch.Tensor.add_)
@@ -201,7 +201,6 @@ def power(base: Operand, exp: Operand) -> Any:
     """Return base to the power of exp, with broadcasting; either may be an array or a number.
 
     Args:
-        base: the base.
         exp: the exponent; its shape broadcasts with that of `base`.
     """
     return POW.function(base, exp)

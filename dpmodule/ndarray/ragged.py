@@ -397,14 +397,14 @@ def _joined(rows: ArrayLike, ctx: Context, dtype: DTypeLike) -> tuple[Tensor, Te
     if not isinstance(rows, (list, tuple)) or not rows:
         given = "an empty list" if isinstance(rows, (list, tuple)) else type(rows).__name__
         raise ArgumentError(f"ragged_array: without offsets, values are {given}, expected a list of rows")
-    found = [_tensor(row, ctx, dtype) for row in rows]
-    full = [tensor for tensor in found if tensor.dim() > 1 or tensor.numel()]
+    tensors = [_tensor(row, ctx, dtype) for row in rows]
+    full = [tensor for tensor in tensors if tensor.dim() > 1 or tensor.numel()]
     trailing = full[0].shape[1:] if full else torch.Size()
-    if any(t.shape[1:] != trailing for t in full) or any(not t.dim() for t in found):
-        shapes = sorted({tuple(tensor.shape) for tensor in found})
+    if any(t.shape[1:] != trailing for t in full) or any(not t.dim() for t in tensors):
+        shapes = sorted({tuple(tensor.shape) for tensor in tensors})
         raise ShapeError(f"ragged_array: rows have the shapes {shapes}, expected equal axes after the first")
-    lengths = torch.tensor([0, *(t.shape[0] for t in found)], device=ctx.torch_device)
-    return torch.cat(full) if full else found[0].new_zeros(0), lengths.cumsum(0)
+    lengths = torch.tensor([0, *(t.shape[0] for t in tensors)], device=ctx.torch_device)
+    return torch.cat(full) if full else tensors[0].new_zeros(0), lengths.cumsum(0)
 
 
 def _offsets(offsets: ArrayLike, values: Tensor) -> Tensor:

@@ -45,14 +45,14 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     Args:
         options: shape, dtype, ctx, out and other keywords.
     """
-    given = {k: v for k, v in options.items() if v is not None}
+    passed = {k: v for k, v in options.items() if v is not None}
     if all(is_number(p) for p in params.values()):
-        if "out" not in given:
-            given.setdefault("shape", (1,))
-        return op_function(f"_random_{name}")(**params, **given)
+        if "out" not in passed:
+            passed.setdefault("shape", (1,))
+        return op_function(f"_random_{name}")(**params, **passed)
     if samples and all(isinstance(p, Handle) for p in params.values()):
-        given.pop("ctx", None)
-        return op_function(f"_sample_{name}")(**dict(zip(samples, params.values(), strict=True)), **given)
+        passed.pop("ctx", None)
+        return op_function(f"_sample_{name}")(**dict(zip(samples, params.values(), strict=True)), **passed)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
     raise ArgumentError(f"random.{name} takes numbers or NDArrays, not both; {kinds}")
 

@@ -313,7 +313,7 @@ class BaseSparseNDArray(NDArray):
         """Set all elements to one number.
 
         Args:
-            number: the number.
+            number: new value of every element.
 
         Raises:
             ArgumentError: the storage type cannot hold it.

@@ -16,7 +16,7 @@ from ..ndarray import NDArray
 from ..ndarray import load as load_arrays
 from ..symbol import Symbol
 from ..symbol import load as load_symbol
-from .prediction import ModelInputs, described_inputs, prediction_graph
+from .prediction import ModelInputs, describe_inputs, prediction_graph
 
 if TYPE_CHECKING:
     import onnx
@@ -89,7 +89,7 @@ def export_model(
         raise ArgumentError(f"onnx_file_path is {path!r}, expected the name of a file")
     symbol = _symbol(sym)
     arrays = _named(params)
-    inputs = described_inputs(
+    inputs = describe_inputs(
         symbol,
         arrays,
         input_shape if in_shapes is None else in_shapes,
@@ -174,7 +174,10 @@ def write_models(models: Mapping[str, onnx.ModelProto], external: bool = False) 
     """
     files: dict[str, Any] = {}
     for path, model in models.items():
-        if external or sum(len(each.raw_data) for each in model.graph.initializer) >= EXTERNAL_BYTES:
+        if (
+            external
+            or sum(len(initializer.raw_data) for initializer in model.graph.initializer) >= EXTERNAL_BYTES
+        ):
             contents = _externalize(model, os.path.basename(path) + ".data")
             files[path + ".data"] = partial(_write_lines, contents)
         files[path] = model.SerializeToString()

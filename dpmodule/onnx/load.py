@@ -13,7 +13,7 @@ from ..io import DataDesc
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from .from_onnx.build import GraphBuilder
-from .from_onnx.check import Checker, Problems, Refused, TooLarge, upgrade_model
+from .from_onnx.check import Checker, Problems, TooLarge, Unsupported, upgrade_model
 from .from_onnx.control import graph_of
 from .from_onnx.read import DTYPES, UNSIGNED, read_model
 from .from_onnx.translate import TRANSLATORS, GraphNames, GraphTranslator
@@ -42,8 +42,10 @@ def _dims(value: Any) -> tuple[int | str, ...] | None:
 
 def _inputs(graph: Any) -> list[Any]:
     """Return the inputs of a graph that are not parameters."""
-    held = {each.name for each in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
-    return [each for each in graph.input if each.name not in held]
+    held = {initializer.name for initializer in graph.initializer} | {
+        initializer.values.name for initializer in graph.sparse_initializer
+    }
+    return [graph_input for graph_input in graph.input if graph_input.name not in held]
 
 
 def _given_shapes(
@@ -51,26 +53,31 @@ def _given_shapes(
 ) -> dict[str, tuple[int | str, ...]]:
     """Return the shape of each input, from the caller or the file."""
     shapes: dict[str, tuple[int | str, ...]] = {}
-    names = [each.name for each in _inputs(graph)]
+    names = [graph_input.name for graph_input in _inputs(graph)]
     for name in given:
         if name not in names:
             problems.add(
                 f"shapes[{name!r}]", f"there is no such input; the file has {', '.join(names) or 'none'}"
             )
-    for each in _inputs(graph):
-        shape = tuple(given[each.name]) if each.name in given else _dims(each)
-        where = f"input {each.name!r}"
-        if not each.type.HasField("tensor_type"):
+    for graph_input in _inputs(graph):
+        shape = tuple(given[graph_input.name]) if graph_input.name in given else _dims(graph_input)
+        where = f"input {graph_input.name!r}"
+        if not graph_input.type.HasField("tensor_type"):
             problems.add(where, "it is not an array")
-        elif each.type.tensor_type.elem_type not in DTYPES or each.type.tensor_type.elem_type == 8:
-            problems.add(where, f"its elements are of type {each.type.tensor_type.elem_type}")
+        elif (
+            graph_input.type.tensor_type.elem_type not in DTYPES
+            or graph_input.type.tensor_type.elem_type == 8
+        ):
+            problems.add(where, f"its elements are of type {graph_input.type.tensor_type.elem_type}")
         elif shape is None:
-            problems.add(where, f"the file does not declare its shape; give shapes={{{each.name!r}: (...)}}")
+            problems.add(
+                where, f"the file does not declare its shape; give shapes={{{graph_input.name!r}: (...)}}"
+            )
         elif len(shape) > 16 or any(isinstance(d, int) and d >= 2**31 for d in shape):
             problems.add(where, f"its shape is {shape[:16]}")
         else:
-            shapes[each.name] = tuple(
-                f"{each.name}.{i}" if isinstance(d, int) and d <= 0 else d for i, d in enumerate(shape)
+            shapes[graph_input.name] = tuple(
+                f"{graph_input.name}.{i}" if isinstance(d, int) and d <= 0 else d for i, d in enumerate(shape)
             )
     return shapes
 
@@ -160,15 +167,17 @@ def _translate(
     checker, functions, folder = context
     graph = model.graph
     trials, held = sizes_of(wanted, attempt)
-    texts = {each.key: each.value for each in model.metadata_props}
+    texts = {prop.key: prop.value for prop in model.metadata_props}
     builder, names = GraphBuilder(trials, read_hints(texts)), GraphNames()
-    for each in (*graph.initializer, *_inputs(graph)):
-        builder.reserve(each.name)
-    for each in _inputs(graph):
-        code = each.type.tensor_type.elem_type
-        value = builder.variable(each.name, held[each.name], UNSIGNED.get(code, DTYPES[code]), is_open=True)
-        builder.label = each.name
-        names.put(each.name, of_type(value.cast(DTYPES[code]), code))
+    for value_info in (*graph.initializer, *_inputs(graph)):
+        builder.reserve(value_info.name)
+    for graph_input in _inputs(graph):
+        code = graph_input.type.tensor_type.elem_type
+        value = builder.variable(
+            graph_input.name, held[graph_input.name], UNSIGNED.get(code, DTYPES[code]), is_open=True
+        )
+        builder.label = graph_input.name
+        names.put(graph_input.name, of_type(value.cast(DTYPES[code]), code))
     translator = GraphTranslator(builder, checker, problems, TRANSLATORS, functions, folder)
     translator.initializers(graph, names, True)
     translator.nodes(graph, names, versions)
@@ -176,8 +185,8 @@ def _translate(
     if problems.found or values is None:
         return None
     try:
-        symbol = Symbol(graph_of(builder, values, [each.name for each in graph.output], True).heads)
-    except Refused as error:
+        symbol = Symbol(graph_of(builder, values, [output.name for output in graph.output], True).heads)
+    except Unsupported as error:
         problems.add("outputs", str(error))
         return None
     args, states = set(symbol.list_arguments()), set(symbol.list_auxiliary_states())
@@ -191,7 +200,9 @@ def _translate(
     )
 
 
-def described_inputs(model_file: Path, symbol: Symbol, shapes: Mapping[str, Sequence[int]]) -> list[DataDesc]:
+def input_descriptions(
+    model_file: Path, symbol: Symbol, shapes: Mapping[str, Sequence[int]]
+) -> list[DataDesc]:
     """Return descriptions of a symbol's inputs for binding it.
 
     Args:
@@ -237,7 +248,8 @@ def get_model_metadata(model_file: Path) -> dict[str, list[tuple[str, tuple[int,
 
     def rows(values: Sequence[Any]) -> list[tuple[str, tuple[int, ...]]]:
         return [
-            (each.name, tuple(0 if isinstance(d, str) else d for d in _dims(each) or ())) for each in values
+            (value.name, tuple(0 if isinstance(d, str) else d for d in _dims(value) or ()))
+            for value in values
         ]
 
     return {"input_tensor_data": rows(_inputs(graph)), "output_tensor_data": rows(graph.output)}

@@ -163,11 +163,11 @@ def _pooled(node: Node, values: Entry, lengths: Node) -> Node:
     numbers = iter(range(100))
     counts = step("Cast", lengths, dtype="float32")
     ends = step("cumsum", counts, axis=0)
-    places = Node(get_op("_contrib_arange_like"), f"{node.name}/places", {"axis": "0"}, inputs=(values,))
-    places = step("expand_dims", places, axis=0)
-    before_end = step("broadcast_lesser", places, step("expand_dims", ends, axis=1))
+    indices = Node(get_op("_contrib_arange_like"), f"{node.name}/places", {"axis": "0"}, inputs=(values,))
+    indices = step("expand_dims", indices, axis=0)
+    before_end = step("broadcast_lesser", indices, step("expand_dims", ends, axis=1))
     starts = step("expand_dims", step("elemwise_sub", ends, counts), axis=1)
-    inside = step("broadcast_mul", before_end, step("broadcast_greater_equal", places, starts))
+    inside = step("broadcast_mul", before_end, step("broadcast_greater_equal", indices, starts))
     divisor = _DIVISORS[node.a.pool_type]
     name = f"{node.name}/sum" if divisor else node.name
     total = Node(get_op("dot"), name, inputs=((inside, 0), values), source=node.source)
@@ -197,7 +197,7 @@ class ModelInputs:
     sizes: Mapping[str, int]
 
 
-def described_inputs(
+def describe_inputs(
     symbol: Symbol,
     params: Mapping[str, NDArray],
     shapes: Any,
@@ -207,13 +207,13 @@ def described_inputs(
 ) -> ModelInputs:
     """Return the inputs of a symbol from the arguments of `export_model`."""
     names = input_names(symbol, params)
-    given = _by_name("in_shapes", names, shapes)
+    shape_of = _by_name("in_shapes", names, shapes)
     dtypes = types if isinstance(types, (list, tuple)) else [types] * len(names)
     if len(dtypes) != len(names):
         raise ArgumentError(f"in_types has {len(dtypes)} types, expected one for each of the inputs {names}")
     sizes: dict[str, int] = {}
-    marked = _dynamic_axes(names, given, dynamic, dynamic_shapes)
-    dims = {name: _dims(name, given[name], marked[name], sizes) for name in names}
+    marked = _dynamic_axes(names, shape_of, dynamic, dynamic_shapes)
+    dims = {name: _dims(name, shape_of[name], marked[name], sizes) for name in names}
     return ModelInputs(dims, {name: dtype_name(each) for name, each in zip(names, dtypes)}, sizes)
 
 

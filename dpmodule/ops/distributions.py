@@ -198,7 +198,7 @@ def _check(name: str, density: _Density, sample: tuple[int, ...], parameter: tup
         or any(x != y and x and y for x, y in zip(first, leading))
     ):
         raise ShapeError(
-            f"{name}: sample has shape {sample} and the parameters {parameter}, expected the sample to begin with them"
+            f"{name}: sample has shape {sample} and the parameters {parameter}, expected the parameters' axes first"
         )
 
 

@@ -43,6 +43,6 @@ def name_of(dtype: torch.dtype) -> str:
     return name
 
 
-def single(value: float) -> float:
+def as_float32(value: float) -> float:
     """Round to single precision, in which MXNet stores attributes: 1 - 0.999 then differs by 1e-5."""
     return float(np.float32(value))

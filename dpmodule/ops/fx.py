@@ -87,7 +87,7 @@ def _refuse_export(name: str) -> None:
     """Raise an error if `torch.export` records the operator."""
     if is_exporting():
         raise StateError(
-            f"{name} depends on its data to decide what runs, which torch.export cannot record; export the symbol with "
+            f"{name} chooses by its data what to run, which torch.export cannot record; export the symbol with "
             "mx.onnx.export_model, or export it without the loop or branch"
         )
 
@@ -109,12 +109,12 @@ IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
 # `dpmodule.ops.fx` has been imported.
 
 
-def _is_recorded() -> bool:
-    """Return True if torch records without Dynamo, as `torch.export` does with ``strict=False`` (torch before 2.7)."""
+def _is_non_dynamo_export() -> bool:
+    """Return True during a non-strict `torch.export`, the fallback for torch without `torch.compiler.is_exporting`."""
     return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
 
 
-is_exporting = getattr(torch.compiler, "is_exporting", _is_recorded)
+is_exporting = getattr(torch.compiler, "is_exporting", _is_non_dynamo_export)
 """Return True during `torch.export`."""
 
 _OPAQUE_WHEN_TRACED = frozenset(

@@ -301,7 +301,7 @@ def find_operator_name(face: str, space: str, name: str) -> str:
     return known[name]
 
 
-def _declared(op: Op) -> tuple[Input, ...]:
+def _possible_inputs(op: Op) -> tuple[Input, ...]:
     """Return all possible inputs of an operator; () if they depend on the attributes."""
     return op.inputs if isinstance(op.inputs, tuple) else ()
 
@@ -354,7 +354,7 @@ def split_call(
         return _split_variadic(op.variadic, args, kwargs)
     if callable(op.inputs) and is_input is not None:
         return _split_by_kind(op, args, kwargs, is_input)
-    input_names = [i.name for i in _declared(op)]
+    input_names = [i.name for i in _possible_inputs(op)]
     positional, rest = list(args[: len(input_names)]), args[len(input_names) :]
     if len(rest) > len(op.attrs):
         total = len(input_names) + len(op.attrs)
@@ -362,7 +362,7 @@ def split_call(
     attributes = dict(zip(op.attrs, rest))
     twice = [k for k in kwargs if k in attributes or k in input_names[: len(positional)]]
     if twice:
-        raise OpError(f"{op.name}: {', '.join(twice)} is passed twice")
+        raise OpError(f"{op.name}: {', '.join(twice)} is given twice")
     named = {k: v for k, v in kwargs.items() if k in input_names and v is not None}
     attributes.update({k: v for k, v in kwargs.items() if k not in input_names})
     return positional, named, attributes
@@ -376,7 +376,7 @@ def signature(op: Op, extra: tuple[str, ...]) -> inspect.Signature:
     if any_number:
         parameters = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
     else:
-        parameters = [inspect.Parameter(i.name, either, default=None) for i in _declared(op)]
+        parameters = [inspect.Parameter(i.name, either, default=None) for i in _possible_inputs(op)]
     for key, attr in op.attrs.items():
         default = None if attr.default is REQUIRED else attr.default
         parameters.append(inspect.Parameter(key, kind, default=default))

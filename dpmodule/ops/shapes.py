@@ -166,7 +166,7 @@ def typed(output: Callable[[Any], str | None], first: str | None = None) -> Infe
 _META = torch.device("meta")
 
 
-def _by_meta(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> list[Shape]:
+def _infer_on_meta(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> list[Shape]:
     """Run the operator on meta tensors; only for operators without a rule."""
     tensors = [torch.empty(s or (), device=_META) for s in ins]
     try:
@@ -188,7 +188,7 @@ def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
                 raise
             raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
     if all(known(s) for s in ins):
-        return ins, _by_meta(op, a, ins, outs)
+        return ins, _infer_on_meta(op, a, ins, outs)
     return ins, outs
 
 

@@ -21,14 +21,14 @@ count_write = torch.autograd.graph.increment_version
 """Count a write, unknown to torch, to one tensor or several."""
 
 
-def _keeps_marks() -> bool:
+def _storages_keep_attributes() -> bool:
     """Return True if torch keeps one Python object per storage; otherwise no memory counts as tracked."""
     tensor = torch.zeros(1)
     setattr(tensor.untyped_storage(), _OWN, True)
     return getattr(tensor.data.untyped_storage(), _OWN, False)
 
 
-_MARKS_STAY = _keeps_marks()
+_MARKS_STAY = _storages_keep_attributes()
 
 
 def epoch() -> int:

@@ -39,7 +39,7 @@ _LATER = {
     "layerwise": "LAMB LARS LBSGD",
     "torch_optimizer": "TorchOptimizer",
 }
-"""Optimizers that few programs need, by the module that is imported when one of them is asked for."""
+"""Optimizers that are imported on first access, by their module."""
 
 __all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER), "contrib", "optimizer"]
 

@@ -22,7 +22,7 @@ Tensor = torch.Tensor
 
 @register
 class GroupAdaGrad(GroupedOptimizer):
-    """AdaGrad with one rate for each row, such as a word's vector in an embedding.
+    """AdaGrad with one learning rate per row, such as a word's embedding.
 
     With g = clip(rescale_grad * gradient) and the mean over all axes but the first::
 
@@ -30,7 +30,7 @@ class GroupAdaGrad(GroupedOptimizer):
         w = w - lr * g / sqrt(h + eps)
 
     Args:
-        **kwargs: see `Optimizer`; `wd` has to be 0.
+        **kwargs: see `Optimizer`; `wd` must be 0.
     """
 
     def __init__(self, eps: float = 1e-5, **kwargs: Any) -> None:

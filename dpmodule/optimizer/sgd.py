@@ -1,4 +1,4 @@
-"""Gradient descent: with momentum, with Nesterov's momentum, and an optimizer for tests."""
+"""Gradient descent with momentum (SGD, NAG), and an optimizer for tests."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .grouped import GroupedOptimizer
 Tensor = torch.Tensor
 
 _LARGE = 2**25
-"""Bytes of a state beyond which the C library takes memory from the system anyway."""
+"""Size in bytes from which states get untouched memory from the system."""
 
 _SMALLEST_SCALE = 1e-12
-"""Below this, `wd / rescale_grad` could leave float32's range, so gradients are rescaled on their own."""
+"""Smallest `rescale_grad` for which `wd / rescale_grad` cannot overflow; below it, gradients are rescaled
+separately."""
 
 
 def zeros_like(weight: NDArray) -> NDArray:
     """Return a dense array of zeros with a parameter's shape, type and context.
 
-    They are written now, into memory that the last backward has left if there is some, since all of them are read and
-    written next: pages that the system hands out untouched cost a fault for either. Large tables are left untouched:
-    of those it may be a few rows.
+    The zeros are written immediately, which reuses cached memory and avoids page faults in the first update. Large
+    arrays are allocated lazily, since possibly only a few rows are used.
     """
     context, dtype = weight.context, dtype_name(weight.dtype)
     kind = torch_dtype(dtype)
@@ -38,10 +38,10 @@ def zeros_like(weight: NDArray) -> NDArray:
 
 
 class MomentumOptimizer(GroupedOptimizer):
-    """What SGD, NAG and LARS share: the momentum as state, and where their float32 copy stands.
+    """Base of SGD, NAG and LARS: momentum as state, followed by the float32 copy.
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no state.
+        momentum: momentum factor; 0 keeps no state.
     """
 
     lazy_halves = False
@@ -64,7 +64,7 @@ class MomentumOptimizer(GroupedOptimizer):
         return master, inner
 
     def scale(self, group: Group, grads: list[Tensor]) -> tuple[list[Tensor], float]:
-        """Return gradients and the factor still to be applied to them; clipping needs it applied at once."""
+        """Return gradients and their remaining factor; with clipping, the factor is applied here."""
         factor = float(self.rescale_grad)
         if self.limit is None and abs(factor) > _SMALLEST_SCALE:
             return grads, factor
@@ -81,8 +81,8 @@ class SGD(MomentumOptimizer):
         w = w + m
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no state.
-        lazy_update: a row-sparse gradient updates its own rows and their momentum only.
+        momentum: momentum factor; 0 keeps no state.
+        lazy_update: update only the rows of a row-sparse gradient, and their momentum.
         **kwargs: see `Optimizer`.
     Source: MXNet 1.9.1 `sgd_update` and `sgd_mom_update`, equal to a float64 rule to 2e-7 at any learning rate.
     """
@@ -117,9 +117,9 @@ class NAG(MomentumOptimizer):
         m  = momentum * m - lr * (g + wd * w')
 
     Args:
-        momentum: share of the last step that is repeated; 0 gives plain gradient descent.
+        momentum: momentum factor; 0 for plain gradient descent.
         **kwargs: see `Optimizer`.
-    Source: MXNet 1.9.1 `nag_mom_update`, where the momentum sees the decay of the parameter already updated.
+    Source: MXNet 1.9.1 `nag_mom_update`, where the momentum includes the decay of the updated parameter.
     """
 
     def is_lazy(self, weight: NDArray) -> bool:
@@ -139,18 +139,18 @@ class NAG(MomentumOptimizer):
 
 @register
 class ccSGD(SGD):
-    """`SGD` under the name that it had in old releases of MXNet."""
+    """`SGD` under its name in old releases of MXNet."""
 
 
 @register
 class Test(GroupedOptimizer):
-    """Add the rescaled gradient to the parameter and keep a copy of it; for tests of what surrounds optimizers.
+    """Add the rescaled gradient to the parameter and keep a copy of the parameter, for tests.
 
     Args:
-        **unknown: nothing else is taken; what is given raises, with the names there are.
+        **unknown: unknown arguments; any of them raises an error that lists the valid names.
     """
 
-    __test__ = False  # not a test class, whatever pytest makes of the name
+    __test__ = False  # not a pytest class
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray:
         return zeros_like(weight)

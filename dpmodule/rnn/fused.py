@@ -1,4 +1,4 @@
-"""All layers and directions in one operator, and the same network as a stack of cells."""
+"""`FusedRNNCell`: all layers and directions in one operator."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from .compound import BidirectionalCell, DropoutCell, SequentialRNNCell
 
 
 class FusedRNNCell(BaseRNNCell):
-    """Run a network of several layers over whole sequences in the operator `sym.RNN`.
+    """A multi-layer network computed by the operator `sym.RNN`.
 
-    Much faster than a stack of cells; it can be unrolled, but not called for one step. All weights are one vector,
-    see `unpack_weights`; `unfuse` gives the same network as cells.
+    It is much faster than a stack of cells. It can be unrolled, but not called for one step. All weights are in one
+    vector, see `unpack_weights`; `unfuse` returns an equivalent stack of cells.
 
     Args:
-        num_hidden: features of the state of one direction.
+        num_hidden: size of the state of one direction.
         mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-        bidirectional: add a second network to each layer that reads from the right.
-        dropout: share dropped between layers in training.
-        get_next_state: return the states after the last step from `unroll`; else it returns none.
-        forget_bias: where the biases of the forget gates of an LSTM begin.
-        prefix: put before the names of its nodes and weights; None means the mode and an underscore.
-        params: weights to share with other cells.
+        bidirectional: add a network to each layer that reads from the right.
+        dropout: dropout rate between layers.
+        get_next_state: True if `unroll` returns the states after the last step.
+        forget_bias: initial bias of an LSTM's forget gates.
+        prefix: prefix of the names of nodes and weights; by default the mode and an underscore.
+        params: weights shared with other cells.
 
     Raises:
-        OpError: there is no such mode.
+        OpError: the mode is unknown.
 
     Example:
         >>> cell = mx.rnn.FusedRNNCell(20, num_layers=2, mode="gru", bidirectional=True, prefix="g_")
@@ -67,7 +67,7 @@ class FusedRNNCell(BaseRNNCell):
         prefix: str | None = None,
         params: RNNParams | None = None,
     ) -> None:
-        rnn_weights.gates(mode)  # refuses an unknown mode
+        rnn_weights.gates(mode)  # raises an error for an unknown mode
         for what, value in (("num_hidden", num_hidden), ("num_layers", num_layers)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ArgumentError(f"FusedRNNCell: {what} is {value!r}, expected an integer from 1")
@@ -93,7 +93,7 @@ class FusedRNNCell(BaseRNNCell):
         return False
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> NoReturn:
-        """Refuse: the operator runs over whole sequences."""
+        """Raise an error, since the operator needs whole sequences."""
         raise NotImplementedError(
             "FusedRNNCell cannot be called for one step; use unroll, or unfuse() and call that"
         )
@@ -130,7 +130,7 @@ class FusedRNNCell(BaseRNNCell):
             **further,
         )
         if self.get_next_state:
-            # tells an executor group that the batch is the second axis
+            # the batch is the second axis
             found._set_attr(__layout__="LNC")
         return found
 
@@ -161,9 +161,9 @@ class FusedRNNCell(BaseRNNCell):
         return args
 
     def unfuse(self) -> SequentialRNNCell:
-        """Return the same network as a stack of cells.
+        """Return an equivalent stack of cells.
 
-        Its weights are others by name; carry values over with ``stack.pack_weights(cell.unpack_weights(args))``.
+        Its weights have other names; convert them with ``stack.pack_weights(cell.unpack_weights(args))``.
         """
         stack = SequentialRNNCell()
         for layer in range(self.num_layers):

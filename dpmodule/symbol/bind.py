@@ -43,23 +43,23 @@ def _named(what: str, names: Sequence[str], given: Arrays, *, partial: bool) -> 
     if given is None:
         given = {}
     if isinstance(given, Mapping):
-        found = {k: v for k, v in given.items() if k in names and v is not None}
+        arrays = {k: v for k, v in given.items() if k in names and v is not None}
     elif isinstance(given, Iterable):
         values = list(given)
         if len(values) != len(names):
             raise ArgumentError(
                 f"{what}: got {len(values)} arrays, expected {len(names)}: {', '.join(names)}"
             )
-        found = {k: v for k, v in zip(names, values) if v is not None}
+        arrays = {k: v for k, v in zip(names, values) if v is not None}
     else:
         raise ArgumentError(f"{what} is {type(given).__name__}, expected a list or dict of NDArrays")
-    missing = [] if partial else [k for k in names if k not in found]
+    missing = [] if partial else [k for k in names if k not in arrays]
     if missing:
         raise ArgumentError(f"{what}: missing {', '.join(missing)}")
-    for key, value in found.items():
+    for key, value in arrays.items():
         if not isinstance(value, NDArray):
             raise ArgumentError(f"{what}: {key} is {type(value).__name__}, expected an NDArray")
-    return found
+    return arrays
 
 
 def _checked_shapes(
@@ -108,7 +108,7 @@ def bind(
     graph = symbol.graph
     graph.check_names()
     context = _context(ctx)
-    places = place_nodes(graph, context, group2ctx)
+    placement = place_nodes(graph, context, group2ctx)
     names, states = graph.argument_names, graph.auxiliary_names
     arg_arrays = _named("args", names, args, partial=False)
     aux_arrays = _named("aux_states", states, aux_states, partial=False)
@@ -127,8 +127,8 @@ def bind(
             raise ShapeError(f"args_grad: {key} has shape {grad.shape}, its argument {arg_arrays[key].shape}")
     reqs = {k: (r if k in grads else "null") for k, r in reqs.items()}
     check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
-    _check_devices(graph, context, places, {**arg_arrays, **aux_arrays})
-    binding = Binding(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, places=places)
+    _check_devices(graph, context, placement, {**arg_arrays, **aux_arrays})
+    binding = Binding(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, placement=placement)
     executor = Executor(binding, symbol)
     for array in (*arg_arrays.values(), *aux_arrays.values(), *grads.values()):
         array.pinned = True
@@ -143,15 +143,15 @@ def _storage_types(graph: Graph, given: Mapping[str, str]) -> dict[str, str]:
     for name, stype in given.items():
         if stype not in _STYPES:
             raise ArgumentError(f"stype_dict: {name} is {stype!r}, expected one of {', '.join(_STYPES)}")
-    found = {
+    stypes = {
         name: stype
         for name, stype in {**declared_storage_types(graph), **given}.items()
         if stype != "default"
     }
     variables = [node for node in graph.nodes if node.op is None and "__storage_type__" not in node.attrs]
-    storage = infer_storage_types(graph, found, {node.name for node in variables} - {*given})
+    storage = infer_storage_types(graph, stypes, {node.name for node in variables} - {*given})
     settled = {} if storage is None else storage.values
-    return found | {node.name: stype for (node, _), stype in settled.items() if node.op is None}
+    return stypes | {node.name: stype for (node, _), stype in settled.items() if node.op is None}
 
 
 def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mapping[str, NDArray]) -> None:
@@ -208,16 +208,16 @@ class _MemorySource:
 
 def _fitting(name: str, arrays: Mapping[str, NDArray], shape: tuple[int, ...], dtype: str) -> NDArray:
     """Return the array of a name from the shared executor."""
-    found = arrays.get(name)
-    if found is None:
+    array = arrays.get(name)
+    if array is None:
         raise ArgumentError(f"shared_exec has no {name!r}; it has {', '.join(arrays)}")
-    if found.shape != shape:
-        raise ShapeError(f"shared_exec has {name} of shape {found.shape}, this graph needs {shape}")
-    if dtype_name(found.dtype) != dtype:
+    if array.shape != shape:
+        raise ShapeError(f"shared_exec has {name} of shape {array.shape}, this graph needs {shape}")
+    if dtype_name(array.dtype) != dtype:
         raise DTypeError(
-            f"shared_exec has {name} of type {dtype_name(found.dtype)}, this graph needs {dtype}"
+            f"shared_exec has {name} of type {dtype_name(array.dtype)}, this graph needs {dtype}"
         )
-    return found
+    return array
 
 
 def _known_names(graph: Graph, what: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,7 +267,7 @@ def simple_bind(
     graph = symbol.graph
     graph.check_names()
     context = _context(ctx)
-    places = place_nodes(graph, context, group2ctx)
+    placement = place_nodes(graph, context, group2ctx)
     given_types = _known_names(graph, "the type", type_dict or {})
     types = infer_types(graph, {k: dtype_name(v) for k, v in given_types.items()}, default="float32")
     given_shapes = _known_names(graph, "the shape", kwargs)
@@ -276,7 +276,7 @@ def simple_bind(
     shapes = allocated(shapes)
     reqs = grad_reqs(graph.argument_names, grad_req)
     check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
-    contexts = {n.name: places.get(n, context) for n in graph.nodes if n.op is None}
+    contexts = {n.name: placement.get(n, context) for n in graph.nodes if n.op is None}
     stypes = _storage_types(graph, _known_names(graph, "the storage type", stype_dict or {}))
     storage = infer_storage_types(graph, stypes)
     grad_stypes = {} if storage is None else gradient_storage_types(graph, storage)
@@ -289,7 +289,7 @@ def simple_bind(
     args = {key: source.argument(key, *every[key]) for key in graph.argument_names}
     grads = {key: source.gradient(key, *every[key]) for key in graph.argument_names if reqs[key] != "null"}
     aux = {key: source.state(key, *every[key]) for key in graph.auxiliary_names}
-    return Executor(Binding(graph, context, args, grads, reqs, aux, shapes, types, places), symbol)
+    return Executor(Binding(graph, context, args, grads, reqs, aux, shapes, types, placement), symbol)
 
 
 def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:

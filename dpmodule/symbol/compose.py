@@ -143,7 +143,7 @@ def _hint(alias: str) -> str:
 
 
 def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
-    """Return the number of inputs of a variadic operator: those passed, or more if its attribute says so."""
+    """Return the number of inputs of a variadic operator: those passed, or more if its attribute requires it."""
     if op.variadic is None:
         return 0
     key = op.variadic.count
@@ -200,15 +200,19 @@ def apply_op(
     count = _count_inputs(op, len(positional) + len(named), params)
     declared = op.active_inputs(op.parse(params), count)
     node_name = naming.current().get(name, _hint(alias))
-    given = _named_inputs(op, node_name, declared, positional, named)
+    named_inputs = _named_inputs(op, node_name, declared, positional, named)
     source = source_line()
     inputs = []
     for one in declared:
-        entry = given.get(one.name)
+        entry = named_inputs.get(one.name)
         if entry is None:
             inherited = {**attrs, **params}
             entry = (Node(None, f"{node_name}_{one.name}", attrs=inherited, source=source), 0)
-        if one.init and entry[0].op is None and (one.name not in given or "__init__" not in entry[0].attrs):
+        if (
+            one.init
+            and entry[0].op is None
+            and (one.name not in named_inputs or "__init__" not in entry[0].attrs)
+        ):
             entry[0].attrs["__init__"] = one.init
         inputs.append(entry)
     return Node(op, node_name, params, attrs, tuple(inputs), source)

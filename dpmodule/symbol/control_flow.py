@@ -59,14 +59,14 @@ def with_identities(symbols: Sequence[Symbol], name: str, others: Sequence[Symbo
         others: further outputs, which also get one if they share a node with `symbols`.
     """
     inputs = {node.name for node in Group([*symbols, *others]).graph.inputs}
-    first = {each.name for each in symbols}
-    found = []
-    for i, each in enumerate((*symbols, *others)):
-        node = each.entries[0][0]
+    first = {symbol.name for symbol in symbols}
+    outputs = []
+    for i, symbol in enumerate((*symbols, *others)):
+        node = symbol.entries[0][0]
         repeated = i >= len(symbols) and node.name in first
         foreign = node.attrs.get(SUBGRAPH) != name
-        found.append(call("identity", each) if node.name in inputs or repeated or foreign else each)
-    return Group(found)
+        outputs.append(call("identity", symbol) if node.name in inputs or repeated or foreign else symbol)
+    return Group(outputs)
 
 
 def extract_subgraph(symbol: Symbol, name: str) -> Subgraph:
@@ -208,7 +208,7 @@ def foreach(
     state_locs = _positions(subgraph, states, "foreach: state")
     remain = [i for i in range(len(subgraph.names)) if i not in (*data_locs, *state_locs)]
     inputs = [each.entries[0] for each in (*items, *states)] + [_source(subgraph, i) for i in remain]
-    made = _make(
+    loop = _make(
         "_foreach",
         [subgraph],
         inputs,
@@ -220,7 +220,7 @@ def foreach(
             "remain_locs": remain,
         },
     )
-    return regroup(made, out_form), regroup(made[len(out_items) :], new_form)
+    return regroup(loop, out_form), regroup(loop[len(out_items) :], new_form)
 
 
 def _as_lists(value: object) -> Any:
@@ -269,7 +269,7 @@ def while_loop(
             )
         subgraph = extract_subgraph(with_identities([*out_items, *new], scope), scope)
     inputs, (test_locs, body_locs) = _united([test, subgraph], variables)
-    made = _make(
+    loop = _make(
         "_while_loop",
         [test, subgraph],
         inputs,
@@ -282,7 +282,7 @@ def while_loop(
             "func_var_locs": _positions(subgraph, variables, "while_loop: loop variable"),
         },
     )
-    return regroup(made, out_form), regroup(made[len(out_items) :], form)
+    return regroup(loop, out_form), regroup(loop[len(out_items) :], form)
 
 
 def _arguments(variables: Sequence[Symbol], form: Form) -> list[Any]:
@@ -309,15 +309,15 @@ def _united(
     """
     by_name = {input_name(each): each.entries[0] for each in variables}
     inputs: list[Entry] = []
-    found: dict[str, int] = {}
+    positions: dict[str, int] = {}
     locs = []
     for subgraph in subgraphs:
         own = []
         for i, name in enumerate(subgraph.names):
-            if name in by_name and name in found:
-                own.append(found[name])
+            if name in by_name and name in positions:
+                own.append(positions[name])
                 continue
-            found[name] = len(inputs)
+            positions[name] = len(inputs)
             own.append(len(inputs))
             inputs.append(by_name[name] if name in by_name else _source(subgraph, i))
         locs.append(own)
@@ -336,12 +336,12 @@ def cond(pred: Symbol, then_func: Callable[[], Any], else_func: Callable[[], Any
         The outputs, nested as `then_func` returned them.
     """
     subgraphs, forms = [], []
-    for part, function in (("pred", lambda: pred), ("then", then_func), ("else", else_func)):
-        scope = attribute.subgraph_name(f"{name}_{part}")
+    for role, function in (("pred", lambda: pred), ("then", then_func), ("else", else_func)):
+        scope = attribute.subgraph_name(f"{name}_{role}")
         with AttrScope(**{SUBGRAPH: scope}):
-            items, form = symbols_of(function(), f"cond: an output of {part}")
+            items, form = symbols_of(function(), f"cond: an output of {role}")
             if not items:
-                raise ArgumentError(f"cond: {part} returned no outputs")
+                raise ArgumentError(f"cond: {role} returned no outputs")
             subgraphs.append(extract_subgraph(with_identities(items, scope), scope))
         forms.append(form)
     counts = [len(subgraph.graph.heads) for subgraph in subgraphs]
@@ -350,7 +350,7 @@ def cond(pred: Symbol, then_func: Callable[[], Any], else_func: Callable[[], Any
     if counts[1] != counts[2]:
         raise ArgumentError(f"cond: then_func returned {counts[1]} outputs, else_func {counts[2]}")
     inputs, locs = _united_by_node(subgraphs)
-    made = _make(
+    branch = _make(
         "_cond",
         subgraphs,
         inputs,
@@ -361,7 +361,7 @@ def cond(pred: Symbol, then_func: Callable[[], Any], else_func: Callable[[], Any
             "else_input_locs": locs[2],
         },
     )
-    return regroup(made, forms[1])
+    return regroup(branch, forms[1])
 
 
 def _united_by_node(subgraphs: Sequence[Subgraph]) -> tuple[list[Entry], list[list[int]]]:

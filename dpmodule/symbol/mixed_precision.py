@@ -209,17 +209,17 @@ def convert_to_half(symbol: Symbol, rules: HalfRules, differentiated: Collection
 def _scaled(heads: list[Entry], differentiated: Collection[str], converter: HalfConverter) -> list[Entry]:
     """Insert nodes that scale gradients at losses and heads, and nodes that undo it at arguments."""
     factor = Node(None, LOSS_SCALE, {}, {"__shape__": "(1,)", "__dtype__": "0"})
-    made: dict[tuple[Node, int, bool], Entry] = {}
+    scale_nodes: dict[tuple[Node, int, bool], Entry] = {}
 
     def through(entry: Entry, inverse: bool) -> Entry:
         """Return an entry through a node that multiplies, or divides, its gradient."""
         key = (*entry, inverse)
-        if key not in made:
+        if key not in scale_nodes:
             node, number = entry
             name = f"{node.name if node.op is None else node.output_names[number]}_{'un' * inverse}scaled"
             attrs = {"inverse": str(inverse)}
-            made[key] = Node(get("_scale_gradient"), name, attrs, {}, (entry, (factor, 0))), 0
-        return made[key]
+            scale_nodes[key] = Node(get("_scale_gradient"), name, attrs, {}, (entry, (factor, 0))), 0
+        return scale_nodes[key]
 
     graph = Graph(tuple(heads))
     # operators that only read arguments may need them unchanged, for example if they are row-sparse
@@ -243,7 +243,7 @@ def _scaled(heads: list[Entry], differentiated: Collection[str], converter: Half
             )
         if node in first:
             continue
-        found = []
+        scaled_heads = []
         for entry in node.inputs:
             child = entry[0]
             if child in first or (child.op is None and child.name in differentiated):
@@ -252,8 +252,8 @@ def _scaled(heads: list[Entry], differentiated: Collection[str], converter: Half
                 child.op is not None or child.name in differentiated
             ):
                 entry = through(entry, False)
-            found.append(entry)
-        node.inputs = tuple(found)
+            scaled_heads.append(entry)
+        node.inputs = tuple(scaled_heads)
     return [_scaled_head(entry, entry[0] in first, through) for entry in heads]
 
 

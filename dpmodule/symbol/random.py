@@ -44,11 +44,11 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     Args:
         options: shape, dtype, name and attributes; None values are left out.
     """
-    given = {k: v for k, v in options.items() if v is not None}
+    passed = {k: v for k, v in options.items() if v is not None}
     if all(is_number(p) for p in params.values()):
-        return op_function(f"_random_{name}")(**params, **given)
+        return op_function(f"_random_{name}")(**params, **passed)
     if samples and all(isinstance(p, Symbol) for p in params.values()):
-        return op_function(f"_sample_{name}")(**dict(zip(samples, params.values())), **given)
+        return op_function(f"_sample_{name}")(**dict(zip(samples, params.values())), **passed)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
     raise ArgumentError(f"random.{name} takes numbers or Symbols, all of one kind; {kinds}")
 

@@ -403,13 +403,13 @@ class Symbol:
         if isinstance(index, slice):
             return Symbol(self.entries[index])
         if isinstance(index, str):
-            found = [i for i, name in enumerate(self.graph.output_names) if name == index]
-            if len(found) != 1:
-                problem = "is not an output" if not found else "names several outputs"
+            positions = [i for i, name in enumerate(self.graph.output_names) if name == index]
+            if len(positions) != 1:
+                problem = "is not an output" if not positions else "names several outputs"
                 raise ArgumentError(
                     f"{index!r} {problem} of this symbol; outputs: {', '.join(self.list_outputs())}"
                 )
-            return Symbol([self.entries[found[0]]])
+            return Symbol([self.entries[positions[0]]])
         if not hasattr(index, "__index__"):
             raise DTypeError(f"an output of a symbol is selected by number, name or slice, not by {index!r}")
         if not -len(self.entries) <= index < len(self.entries):
@@ -567,7 +567,7 @@ def Variable(
     """Return a variable: an input, label, parameter or state, whose array is bound later.
 
     Args:
-        name: its name.
+        name: name by which it is fed, initialized and saved.
         shape: its shape, 0 for unknown dimensions.
         lr_mult: multiplier of its learning rate.
         wd_mult: multiplier of its weight decay.
@@ -580,7 +580,7 @@ def Variable(
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"Variable: name is {name!r}, expected a non-empty string")
-    given = {
+    known = {
         "shape": shape,
         "lr_mult": lr_mult,
         "wd_mult": wd_mult,
@@ -588,7 +588,7 @@ def Variable(
         "init": init,
         "stype": stype,
     }
-    return Symbol([(make_variable(name, variable_attributes(name, attr or {}, given, kwargs)), 0)])
+    return Symbol([(make_variable(name, variable_attributes(name, attr or {}, known, kwargs)), 0)])
 
 
 var = Variable

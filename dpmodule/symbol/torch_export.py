@@ -225,18 +225,18 @@ _BRANCHES = ("data-dependent", "DataDependent", "_local_scalar_dense", "unbacked
 
 def _refusal(module: torch.nn.Module, error: Exception) -> ArgumentError:
     """Return the error for a module that torch cannot export."""
-    kind = type(module).__name__
+    class_name = type(module).__name__
     text = str(error)
-    place = _place(error)
+    location = _place(error)
     if any(word in text or word in type(error).__name__ for word in _BRANCHES):
         return ArgumentError(
-            f"from_torch: {kind} takes a branch or a size from values that are known only at run time{place}, "
+            f"from_torch: {class_name} takes a branch or a size from values that are known only at run time{location}, "
             "which a symbol cannot express; compute both sides and select with torch.where, or use "
             "sym.torch_module(module, ...), which keeps the module unchanged"
         )
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return ArgumentError(
-        f"from_torch: torch.export cannot read {kind}{place}: {first.strip()}; sym.torch_module(module, ...) "
+        f"from_torch: torch.export cannot read {class_name}{location}: {first.strip()}; sym.torch_module(module, ...) "
         "keeps it unchanged"
     )
 
@@ -252,17 +252,17 @@ def _check_stays(
     module: torch.nn.Module, program: ExportedProgram, inputs: list[tuple[str, Any]], dynamic: Dynamic | None
 ) -> None:
     """Raise if a module fixes a dynamic size; warn if it fixes all sizes and `dynamic` is None."""
-    found = dict(zip((name for name, _ in inputs), user_inputs(program)))
+    input_nodes = dict(zip((name for name, _ in inputs), user_inputs(program)))
     fixed = []
     for name, axes in (dynamic or {}).items():
-        dims = dims_of(found[name].meta["val"])
+        dims = dims_of(input_nodes[name].meta["val"])
         fixed += [f"axis {a} ({axes[a]}) of {name} at {dims[a]}" for a in axes if is_number(dims[a])]
     if fixed:
         raise ArgumentError(
             f"from_torch: {type(module).__name__} fixes {', '.join(fixed)}; remove it from dynamic, or let forward "
             "read sizes from x.shape instead of numbers"
         )
-    tensors = [n.meta["val"] for n in found.values() if isinstance(n.meta["val"], torch.Tensor)]
+    tensors = [n.meta["val"] for n in input_nodes.values() if isinstance(n.meta["val"], torch.Tensor)]
     if dynamic is None and tensors and all(is_number(d) for t in tensors for d in dims_of(t)):
         warnings.warn(
             f"from_torch: {type(module).__name__} fixes the size of every axis; the symbol only accepts inputs of the "
@@ -350,10 +350,10 @@ def _keep_whole(graph: Graph, node: TorchNode) -> None:
     with graph.inserting_before(node):
         whole = graph.call_function(function, tuple(node.args[:count]))
         part = graph.call_function(operator.getitem, (whole, 0))
-        made = [whole, part]
+        nodes = [whole, part]
         if node.target is _aten.dropout_.default:
-            made.append(graph.call_function(_aten.copy_.default, (node.args[0], part)))
-    for new in made:
+            nodes.append(graph.call_function(_aten.copy_.default, (node.args[0], part)))
+    for new in nodes:
         new.meta = {key: value for key, value in node.meta.items() if key != "val"}
-    node.replace_all_uses_with(made[-1])
+    node.replace_all_uses_with(nodes[-1])
     graph.erase_node(node)

@@ -153,13 +153,13 @@ def _is_ignored(node: TorchNode) -> bool:
 
 def _live(nodes: Reversible[TorchNode]) -> list[TorchNode]:
     """Return the nodes that something reads, or that write in place."""
-    found: set[TorchNode] = set()
+    live: set[TorchNode] = set()
     for node in reversed(nodes):
         schema = getattr(node.target, "_schema", None)
         is_pure = node.op == "call_function" and (schema is None or not schema.is_mutable)
-        if not is_pure or any(user in found for user in node.users):
-            found.add(node)
-    return [node for node in nodes if node in found]
+        if not is_pure or any(user in live for user in node.users):
+            live.add(node)
+    return [node for node in nodes if node in live]
 
 
 class _Translation:
@@ -235,12 +235,12 @@ class _Translation:
         return found
 
     def _entered(self, spec: InputSpec, tensor: torch.Tensor, node: TorchNode) -> TorchValue:
-        kind, name = spec.kind.name, self.owned.get(id(tensor), spec.target or "")
-        if kind == "PARAMETER":
+        input_kind, name = spec.kind.name, self.owned.get(id(tensor), spec.target or "")
+        if input_kind == "PARAMETER":
             return self._variable(name, tensor, tensor.requires_grad, node)
-        if kind == "BUFFER" and tensor.dtype.is_floating_point:
+        if input_kind == "BUFFER" and tensor.dtype.is_floating_point:
             return self._variable(name, tensor, False, node)
-        named = name if kind == "BUFFER" else ""
+        named = name if input_kind == "BUFFER" else ""
         return TorchValue(dims_of(tensor), tensor.dtype, None, tensor.detach().cpu(), named)
 
     def _variable(self, name: str, tensor: torch.Tensor, trained: bool, node: TorchNode) -> TorchValue:
@@ -300,7 +300,7 @@ class _Translation:
         return self._unknown(node)
 
     def _unknown(self, node: TorchNode) -> Any:
-        """Return what stands for a value that could not be translated, so that others can be looked at."""
+        """Return a placeholder for a value that could not be translated, so that others can be checked."""
         return _UNKNOWN if isinstance(node.meta["val"], torch.Tensor) else [_UNKNOWN] * len(node.meta["val"])
 
     def _valued(self, made: Any, node: TorchNode) -> Any:

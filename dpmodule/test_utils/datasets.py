@@ -120,13 +120,13 @@ def get_mnist() -> dict[str, Any]:
     Raises:
         FileError: a file is missing and cannot be downloaded.
     """
-    found = {}
+    arrays = {}
     for key, stem in (("train", "train"), ("test", "t10k")):
         labels = _read_idx(download(f"{_HOST}data/mnist/{stem}-labels-idx1-ubyte.gz"))
         images = _read_idx(download(f"{_HOST}data/mnist/{stem}-images-idx3-ubyte.gz"))
-        found[f"{key}_data"] = images[:, None].astype(np.float32) / 255
-        found[f"{key}_label"] = labels.astype(np.int8)
-    return found
+        arrays[f"{key}_data"] = images[:, None].astype(np.float32) / 255
+        arrays[f"{key}_label"] = labels.astype(np.int8)
+    return arrays
 
 
 def get_mnist_pkl() -> None:

@@ -252,14 +252,14 @@ def _compare(
     train: bool,
 ) -> None:
     """Compare the outputs, and after training the gradients, of all runs except the best."""
-    kinds = [executor.outputs[0].dtype for executor in executors]
+    dtypes = [executor.outputs[0].dtype for executor in executors]
     for i, executor in enumerate(executors):
         if i == best:
             continue
         found = {**executor.output_dict, **(executor.grad_dict if train else {})}
         for name, value in found.items():
             what = f"{'training' if train else 'predicting'}, run {i} against run {best}, {name}"
-            comparison.check(what, value, truth.get(name), (kinds[i], kinds[best]) if train else None)
+            comparison.check(what, value, truth.get(name), (dtypes[i], dtypes[best]) if train else None)
 
 
 def _train(executors: Sequence[Executor], grad_req: Any) -> None:

@@ -116,13 +116,13 @@ def np_reduce(dat: Array, axis: Any, keepdims: bool, numpy_reduce_func: Callable
     """
     axes = [axis] if isinstance(axis, int) else list(range(dat.ndim) if axis is None else axis)
     reduced: Any = dat
-    for each in sorted(axes, reverse=True):
-        reduced = numpy_reduce_func(reduced, axis=each)
+    for one_axis in sorted(axes, reverse=True):
+        reduced = numpy_reduce_func(reduced, axis=one_axis)
     if not keepdims:
         return reduced
     shape = list(dat.shape)
-    for each in axes:
-        shape[each] = 1
+    for one_axis in axes:
+        shape[one_axis] = 1
     return np.asarray(reduced).reshape(shape)
 
 

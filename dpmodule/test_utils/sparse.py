@@ -151,16 +151,16 @@ def rand_sparse_ndarray(
     """
     where = ctx or current_context()
     share = float(rnd.rand()) if density is None else density
-    kind = default_dtype() if dtype is None else dtype
+    element_type = default_dtype() if dtype is None else dtype
     spread = distribution or "uniform"
     if stype == "row_sparse" and spread == "uniform":
-        return _row_sparse(shape, share, kind, data_init, rsp_indices, modifier_func, where)
+        return _row_sparse(shape, share, element_type, data_init, rsp_indices, modifier_func, where)
     if stype == "csr" and spread in ("uniform", "powerlaw"):
         _check_csr(shape, share)
         if spread == "uniform":
-            csr = _uniform_csr(shape, share, kind, data_init, shuffle_csr_indices, where)
+            csr = _uniform_csr(shape, share, element_type, data_init, shuffle_csr_indices, where)
         else:
-            csr = _powerlaw_csr(shape, share, kind, where)
+            csr = _powerlaw_csr(shape, share, element_type, where)
         return csr, (csr.indptr, csr.indices, csr.data)
     raise ArgumentError(
         f"stype {stype!r} with distribution {spread!r}: expected row_sparse or csr with uniform, or csr with powerlaw"

@@ -582,7 +582,7 @@ class TestBadInput:
         symbol = step_symbol()
         params = arrays_of(symbol, x=(5,), h=(4,))
         params["i_wieght"] = params.pop("i_weight")
-        with pytest.raises(dy.ArgumentError, match="'i_wieght' in params is no parameter"):
+        with pytest.raises(dy.ArgumentError, match="'i_wieght' in params is not a parameter"):
             dy.cell(symbol, params, inputs=["x", "h"])
         params["i_weight"] = params["i_wieght"]
         assert dy.cell(symbol, params, allow_extra=True).input_names == ["x", "h"]
@@ -600,11 +600,11 @@ class TestBadInput:
             cell(x)
         with pytest.raises(dy.ArgumentError, match="3 inputs, expected x, h"):
             cell(x, h, h)
-        with pytest.raises(dy.ArgumentError, match="'y' is no input"):
+        with pytest.raises(dy.ArgumentError, match="'y' is not an input"):
             cell(x, h, y=1)
         with pytest.raises(dy.ArgumentError, match="'x' is given twice"):
             cell(x, x=x)
-        with pytest.raises(dy.ForeignValueError, match="is no Expression, number or array"):
+        with pytest.raises(dy.ForeignValueError, match="is not an Expression, number or array"):
             cell(x, object())
         with pytest.raises(dy.ArgumentError, match="inputs names 'z'"):
             dy.cell(step_symbol(), None, inputs=["z"])

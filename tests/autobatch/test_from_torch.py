@@ -268,7 +268,7 @@ class TestBadInput:
         twice = dy.wrap(lambda x: (x, x * 2) if len(x) > 2 else x)
         dy.renew_cg()
         twice([1.0, 2.0])
-        with pytest.raises(dy.ArgumentError, match="returns 2 tensors here, and returned 1 before"):
+        with pytest.raises(dy.ArgumentError, match="returns 2 tensors here but returned 1 before"):
             twice([1.0, 2.0, 3.0])
 
     def test_the_shape_depends_on_values(self, setting):
@@ -277,7 +277,7 @@ class TestBadInput:
 
         function = dy.wrap(positive, rows=False)
         dy.renew_cg()
-        with pytest.raises(dy.ShapeError, match=r"positive returned \(4,\) for an example, and \(2,\)"):
+        with pytest.raises(dy.ShapeError, match=r"positive returned \(4,\) for an example, but \(2,\)"):
             dy.npvalues([function([1.0, 2.0]), function([3.0, 4.0])])
 
     @pytest.mark.parametrize("rows", [None, True, False])
@@ -295,7 +295,9 @@ class TestBadInput:
         def branches(x):
             return x * 2 if float(x.sum()) > 0 else x
 
-        with pytest.raises(dy.NotBatchableError, match=r"torch.vmap refuses branches.*rows=True.*rows=False"):
+        with pytest.raises(
+            dy.NotBatchableError, match=r"torch.vmap does not support branches.*rows=True.*rows=False"
+        ):
             dy.wrap(branches)([1.0, 2.0])
         function = dy.wrap(branches, rows=False)
         np.testing.assert_allclose(function([1.0, 2.0]).npvalue(), [2.0, 4.0])
@@ -309,7 +311,7 @@ class TestBadInput:
 
     def test_not_row_wise_although_declared(self, batched):
         with pytest.raises(
-            dy.NotBatchableError, match=r"was declared rows=True, but gives \(3,\) for 2 rows"
+            dy.NotBatchableError, match=r"was declared rows=True, but returns \(3,\) for 2 rows"
         ):
             dy.wrap(lambda x: x.sum(0), rows=True)([1.0, 2.0, 3.0])
 
@@ -349,11 +351,11 @@ class TestBadInput:
         assert caught.value.code == 3
 
     def test_arguments(self, batched):
-        with pytest.raises(dy.ArgumentError, match="no torch module and no function"):
+        with pytest.raises(dy.ArgumentError, match="not a torch module or a function"):
             dy.wrap(3)
-        with pytest.raises(dy.ArgumentError, match="no torch module and no function"):
+        with pytest.raises(dy.ArgumentError, match="not a torch module or a function"):
             dy.wrap(torch.nn.Linear)
-        with pytest.raises(dy.ArgumentError, match="no leaf tensor"):
+        with pytest.raises(dy.ArgumentError, match="not a leaf tensor"):
             dy.wrap(torch.tanh, params=[torch.ones(2)])
         with pytest.raises(dy.ArgumentError, match="0 inputs"):
             dy.wrap(torch.tanh)()

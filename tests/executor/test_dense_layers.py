@@ -15,7 +15,7 @@ def choose(monkeypatch, library):
     monkeypatch.setenv("DPMODULE_ONEDNN", "1" if library == "onednn" else "0")
     linear.onednn_is_faster.cache_clear()
     for module in (linear, dense):
-        monkeypatch.setattr(module, "LARGE", 0)
+        monkeypatch.setattr(module, "ONEDNN_MIN_WORK", 0)
 
 
 @pytest.fixture(params=["onednn", "torch"])

@@ -419,7 +419,7 @@ def test_branches_run_and_train_and_say_why_they_are_not_exported(sign):
     symbol = mx.sym.contrib.cond(mx.sym.sum(a) > 0, lambda: a * b, lambda: a - b)
     shapes = {"a": (2, 3), "b": (2, 3)}
     net = compare(symbol, shapes, *draw(symbol, shapes, values={"a": np.full((2, 3), sign)}))
-    with pytest.raises(StateError, match=r"_cond looks at its data.*mx.onnx.export_model"):
+    with pytest.raises(StateError, match=r"_cond chooses by its data.*mx.onnx.export_model"):
         torch.export.export(net, (torch.ones(2, 3), torch.ones(2, 3)), strict=False)
 
 

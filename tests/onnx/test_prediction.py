@@ -8,7 +8,7 @@ import pytest
 import dpmodule as mx
 from dpmodule.base import ArgumentError
 from dpmodule.onnx.export import make_model
-from dpmodule.onnx.prediction import described_inputs, prediction_graph
+from dpmodule.onnx.prediction import describe_inputs, prediction_graph
 from helpers.models import ROOT, by_path, with_parameters
 from helpers.onnx_runs import exported, our_outputs, runtime_outputs
 from helpers.walk import walks
@@ -22,7 +22,7 @@ def sent_out(symbol, arrays, inputs):
     """Return the model of a network whose other variables are parameters."""
     params = {name: mx.nd.array(value) for name, value in arrays.items() if name not in inputs}
     shapes = {name: arrays[name].shape for name in inputs}
-    return make_model(symbol, params, described_inputs(symbol, params, shapes, "float32"))
+    return make_model(symbol, params, describe_inputs(symbol, params, shapes, "float32"))
 
 
 def parameters(rng, features=3, units=4):

@@ -1,4 +1,4 @@
-"""Functions of every element, sums, products, maxima and joins of expressions."""
+"""Elementwise functions, sums, products, maxima and concatenation of expressions."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from ..session import state
 
 
 class UnaryFunction(Protocol):
-    """A function of an expression."""
+    """A function of one expression."""
 
     def __call__(self, x: Expression) -> Expression:
-        """Add its operation to the graph."""
+        """Add the operation to the graph."""
 
 
 def unary_function(op: Operation) -> UnaryFunction:
-    """Make the function of an operation as its record describes it."""
+    """Create the function of a unary operation from its record."""
     found = unary_operation(op)
     found.__name__ = found.__qualname__ = op.name
-    found.__module__ = __name__.rpartition(".functions.")[0]  # where it is found by its name, as pickles ask
+    found.__module__ = __name__.rpartition(".functions.")[0]  # the public module, so that it can be pickled
     found.__doc__ = f"{op.text}\n\nArgs:\n    x: the operand."
     return cast(UnaryFunction, c_version(op.name, found))
 
@@ -74,34 +74,34 @@ nobackprop = unary_function(NOBACKPROP)
 
 @with_c_version
 def elu(x: Expression, alpha: float = 1.0) -> Expression:
-    """Compute x above 0 and alpha * (exp(x) - 1) below, of every element.
+    """Compute x if x > 0, else alpha * (exp(x) - 1), by element.
 
     Args:
         x: the operand.
-        alpha: the negative of the limit far below 0.
+        alpha: negative of the limit for x to minus infinity.
     """
     return apply(UNARY["elu"], (x,), (number(alpha, "elu: alpha"),))
 
 
 @with_c_version
 def silu(x: Expression, beta: float = 1.0) -> Expression:
-    """Compute x * logistic(beta * x) of every element, also known as swish.
+    """Compute x * logistic(beta * x) by element, also known as swish.
 
     Args:
         x: the operand.
-        beta: see above.
+        beta: factor in the logistic function.
     """
     return apply(UNARY["silu"], (x,), (number(beta, "silu: beta"),))
 
 
 @with_c_version
 def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
-    """Pass the value on, and the gradient back multiplied by a number."""
+    """Return the value unchanged, and multiply the gradient by `lambd`."""
     return apply(SCALE_GRADIENT, (x,), (), number(lambd, "scale_gradient: lambd"))
 
 
 def flip_gradient(x: Expression) -> Expression:
-    """Pass the value on, and the negative of the gradient back."""
+    """Return the value unchanged, and negate the gradient."""
     return scale_gradient(x, -1.0)
 
 
@@ -120,10 +120,10 @@ def round(x: Expression, gradient_mode: str) -> Expression:
     """Round every element, halves away from zero.
 
     Args:
-        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
+        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient through unchanged.
 
     Raises:
-        ArgumentError: `gradient_mode` is neither.
+        ArgumentError: `gradient_mode` is invalid.
     """
     return apply(ROUND, (x,), (_straight("round", gradient_mode),))
 
@@ -139,16 +139,16 @@ def floor(x: Expression, gradient_mode: str) -> Expression:
 
 
 def argmax(x: Expression, gradient_mode: str) -> Expression:
-    """Make a vector with a one where the greatest element of `x` is; for `gradient_mode` see `round`."""
+    """Return a one-hot vector of the greatest element of `x`; for `gradient_mode` see `round`."""
     return apply(ARGMAX, (x,), (_straight("argmax", gradient_mode),))
 
 
 FEW = 4
-"""So many operands are an ordinary operation; more, of one shape, are stacked in one go."""
+"""Largest number of operands of an ordinary operation; more operands of one shape are stacked."""
 
 
 def _are_alike(xs: Sequence[Any]) -> bool:
-    """Say whether all operands are computed nodes of one shape."""
+    """Return True if all operands are computed nodes of one shape."""
     return state.graph.are_alike([node_of(x) for x in xs])
 
 
@@ -172,7 +172,7 @@ def esum(xs: Iterable[Expression]) -> Expression:
         xs: at least one; dimensions of 1 are broadcast.
 
     Raises:
-        EmptySequenceError: there is none.
+        EmptySequenceError: the list is empty.
         ShapeError: their dimensions differ.
     """
     return _fold(binary.SUM, binary.SUM_MANY, non_empty_list("esum", xs))
@@ -186,7 +186,7 @@ def average(xs: Iterable[Expression]) -> Expression:
         xs: at least one.
 
     Raises:
-        EmptySequenceError: there is none.
+        EmptySequenceError: the list is empty.
         ShapeError: their dimensions differ.
     """
     found = non_empty_list("average", xs)
@@ -197,7 +197,7 @@ def average(xs: Iterable[Expression]) -> Expression:
 
 @with_c_version
 def emax(xs: Iterable[Expression]) -> Expression:
-    """Compute the greatest of expressions, element by element; the first of equal ones has the gradient.
+    """Compute the elementwise maximum of expressions; the first of equal ones gets the gradient.
 
     Args:
         xs: at least one, of equal dimensions.
@@ -207,7 +207,7 @@ def emax(xs: Iterable[Expression]) -> Expression:
 
 @with_c_version
 def logsumexp(xs: Iterable[Expression]) -> Expression:
-    """Compute log(exp(x1) + exp(x2) + ...) of expressions of equal dimensions, element by element."""
+    """Compute log(exp(x1) + exp(x2) + ...) by element, for expressions of equal dimensions."""
     found = xs if type(xs) is list and xs else non_empty_list("logsumexp", xs)
     try:
         return apply(binary.LOGSUMEXP, found)
@@ -218,14 +218,14 @@ def logsumexp(xs: Iterable[Expression]) -> Expression:
 @with_c_version
 @binary_operation(binary.MAX)
 def bmax(x: Expression, y: Expression) -> Expression:
-    """Compute the greater of two expressions of equal dimensions, element by element."""
+    """Compute the elementwise maximum of two expressions of equal dimensions."""
     return plain(binary.MAX, x, y)
 
 
 @with_c_version
 @binary_operation(binary.MIN)
 def bmin(x: Expression, y: Expression) -> Expression:
-    """Compute the smaller of two expressions of equal dimensions, element by element."""
+    """Compute the elementwise minimum of two expressions of equal dimensions."""
     return plain(binary.MIN, x, y)
 
 
@@ -269,10 +269,10 @@ def affine_transform(exprs: Iterable[Expression]) -> Expression:
     """Compute ``b + W1 * x1 + W2 * x2 + ...`` of ``[b, W1, x1, W2, x2, ...]``.
 
     Args:
-        exprs: a bias, and pairs of a matrix and what it is multiplied with.
+        exprs: a bias, and pairs of a matrix and its factor.
 
     Raises:
-        ShapeError: they do not fit.
+        ShapeError: the shapes do not fit.
     """
     if type(exprs) is list and len(exprs) == 3:
         bias, matrix, x = exprs
@@ -282,14 +282,14 @@ def affine_transform(exprs: Iterable[Expression]) -> Expression:
 
 @with_c_version
 def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
-    """Join expressions along a dimension.
+    """Concatenate expressions along a dimension.
 
     Args:
         xs: at least one; all other dimensions are equal.
         d: the dimension.
 
     Raises:
-        EmptySequenceError: there is none.
+        EmptySequenceError: the list is empty.
         ShapeError: other dimensions differ.
     """
     found = xs if type(xs) is list and xs else non_empty_list("concatenate", xs)
@@ -301,12 +301,12 @@ def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
 
 @with_c_version
 def concatenate_cols(xs: Iterable[Expression]) -> Expression:
-    """Join vectors or matrices of equal heights side by side."""
+    """Concatenate vectors or matrices of equal heights along columns."""
     return concatenate(xs, 1)
 
 
 def concatenate_to_batch(xs: Iterable[Expression]) -> Expression:
-    """Join the minibatches of expressions of equal dimensions."""
+    """Concatenate the minibatches of expressions of equal dimensions."""
     found = non_empty_list("concatenate", xs)
     return _fold(TO_BATCH, TO_BATCH_MANY, found, (), (len(found),))
 
@@ -320,7 +320,7 @@ def inverse(x: Expression) -> Expression:
     """Invert a square matrix.
 
     Raises:
-        ArgumentError: when the value is computed: the matrix is singular.
+        ArgumentError: the matrix is singular (raised when the value is computed).
     """
     return apply(INVERSE, (x,))
 
@@ -336,7 +336,7 @@ def contract3d_1d(x: Expression, y: Expression) -> Expression:
 
 
 def contract3d_1d_bias(x: Expression, y: Expression, b: Expression) -> Expression:
-    """Do what `contract3d_1d` does and add a matrix `b` (i, j)."""
+    """Compute `contract3d_1d` and add a matrix `b` (i, j)."""
     return apply(CONTRACT, (x, y, b), (1, True))
 
 
@@ -346,5 +346,5 @@ def contract3d_1d_1d(x: Expression, y: Expression, z: Expression) -> Expression:
 
 
 def contract3d_1d_1d_bias(x: Expression, y: Expression, z: Expression, b: Expression) -> Expression:
-    """Do what `contract3d_1d_1d` does and add a vector `b` (i)."""
+    """Compute `contract3d_1d_1d` and add a vector `b` (i)."""
     return apply(CONTRACT, (x, y, z, b), (2, True))

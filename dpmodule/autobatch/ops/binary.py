@@ -1,6 +1,6 @@
-"""Operations on the elements of two operands, and sums, means and maxima of many.
+"""Elementwise operations on two operands, and sums, means and maxima of many.
 
-Dimensions count from the first one, as in DyNet: a vector of 3 beside a matrix (3, 4) is one column.
+Broadcasting aligns first dimensions, as in DyNet: with a matrix (3, 4), a vector of 3 is one column.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _cdiv_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
 
 
 def scalar_operand(name: str, what: str) -> ShapeRule:
-    """Return the shape rule of an operand and one number, which errors call `what`."""
+    """Return the shape rule of an operand and a scalar, called `what` in errors."""
 
     def shape(attrs: Attrs, dims: Dims) -> Dim:
         if dims[1].size != 1:
@@ -156,16 +156,16 @@ def _power(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return torch.pow(x, unsqueeze_as(y, x))
 
 
-def equal(name: str, who: str = "all operands", is_number: bool = False) -> ShapeRule:
+def equal(name: str, subject: str = "all operands", is_number: bool = False) -> ShapeRule:
     """Return the shape rule of operands of the same dimensions.
 
     Args:
-        is_number: the result is one number, and else as large as each of them.
+        is_number: True if the result is a scalar, False if it has the shape of the operands.
     """
 
     def shape(attrs: Attrs, dims: Dims) -> Dim:
         if any(dim.d != dims[0].d for dim in dims):
-            fail(name, dims, f"{who} need the same dimensions")
+            fail(name, dims, f"{subject} need the same dimensions")
         batch = common_batch(name, dims)
         return scalar(batch) if is_number else Dim(dims[0].d, batch)
 
@@ -180,7 +180,7 @@ def _maximum(call: BatchCall, *xs: Tensor) -> Tensor:
 
 
 def _maximum_grad(call: BatchCall, g: Tensor, *xs: Tensor) -> Grads:
-    """Let the first of several equal ones have the gradient, as DyNet does."""
+    """Give the gradient to the first of several equal maxima, as DyNet does."""
     left, found = torch.ones_like(g, dtype=torch.bool), []
     best = call.result
     for x in xs:
@@ -250,7 +250,7 @@ COLWISE_ADD = declare("colwise_add", _colwise_shape, _colwise, kernel=plain("col
 
 
 def _segments(call: BatchCall) -> Tensor:
-    """Return the number of the node that every operand belongs to."""
+    """Return the index of the node of every operand."""
     counts = torch.tensor(call.counts, device=call.device)
     return torch.repeat_interleave(torch.arange(call.count, device=call.device), counts)
 

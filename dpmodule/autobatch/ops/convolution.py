@@ -1,4 +1,4 @@
-"""Convolutions, pooling, and what DyNet has for n-grams.
+"""Convolutions, pooling, and DyNet's n-gram operations.
 
 Images are (height, width, channels); filters (height, width, channels, filters).
 """
@@ -33,7 +33,7 @@ def _length(size: int, window: int, stride: int, is_valid: bool) -> int:
 
 
 def _padding(size: int, window: int, stride: int, is_valid: bool) -> tuple[int, int]:
-    """Return how much is added before and after, so that every stride has its window."""
+    """Return the padding before and after, so that every stride has a window."""
     if is_valid:
         return 0, 0
     total = max((_length(size, window, stride, False) - 1) * stride + window - size, 0)
@@ -51,7 +51,7 @@ def _conv_shape(attrs: Attrs, dims: Dims) -> Dim:
     height, width, channels = _image(dims[0])
     window = dims[1].d
     if window[2] != channels or is_valid and (window[0] > height or window[1] > width):
-        fail("conv2d", dims, "the filters need the image's channels, and may not be larger than it")
+        fail("conv2d", dims, "the filters need as many channels as the image, and must not be larger than it")
     if len(dims) > 2 and dims[2].d != (window[3],):
         fail("conv2d", dims, f"the bias needs the dimensions ({window[3]},)")
     found = tuple(_length(s, w, t, is_valid) for s, w, t in zip((height, width), window, stride))
@@ -59,7 +59,7 @@ def _conv_shape(attrs: Attrs, dims: Dims) -> Dim:
 
 
 MANY = 2**20
-"""Windows of so many elements in all are left to torch's convolutions."""
+"""Largest total size of windows for `_conv_small`; larger ones use torch's convolution."""
 
 
 def _conv(call: BatchCall, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ def _conv(call: BatchCall, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
 
 
 def _conv_small(call: BatchCall, images: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
-    """Multiply all windows with the filters: what torch prepares for a convolution takes longer than a small one."""
+    """Multiply all windows with the filters, which is faster than torch for small convolutions."""
     windows = images.unfold(1, f.shape[0], call.attrs[0][0]).unfold(2, f.shape[1], call.attrs[0][1])
     windows = windows.permute(0, 1, 2, 4, 5, 3).reshape(-1, f[..., 0].numel())
     call.saved = windows, images.shape
@@ -101,7 +101,7 @@ def _conv_grad(call: BatchCall, g: Tensor, x: Tensor, f: Tensor, *bias: Tensor) 
     if call.saved is None:
         return None
     windows, shape = call.saved
-    if len(g) != len(x):  # all nodes have the same operands: there is one row of them
+    if len(g) != len(x):  # all nodes share their operands, which have one row
         g = g.sum(0, keepdim=True)
     down, right = call.attrs[0]
     rows = g.reshape(-1, f.shape[-1])
@@ -135,7 +135,7 @@ def _pool_shape(attrs: Attrs, dims: Dims) -> Dim:
 def _pool(call: BatchCall, x: Tensor) -> Tensor:
     window, stride, is_valid = call.attrs
     height, width, channels = _image(call.dims[0])
-    # beyond these, larger steps and windows make no difference, but do not fit torch's numbers or the memory
+    # larger strides and windows have no effect, but could overflow torch's integers or the memory
     stride = [min(step, size) for step, size in zip(stride, (height, width))]
     window = [min(side, 2 * (size + step)) for side, size, step in zip(window, (height, width), stride)]
     top, bottom = _padding(height, window[0], stride[0], is_valid)
@@ -155,7 +155,7 @@ def _kmax_shape(attrs: Attrs, dims: Dims) -> Dim:
 
 def _kmax(call: BatchCall, x: Tensor) -> Tensor:
     count, axis = call.attrs
-    order = x.sort(dim=axis + 2, descending=True, stable=True)[1]  # the first of equals, on every device
+    order = x.sort(dim=axis + 2, descending=True, stable=True)[1]  # stable: equal on every device
     places = order.narrow(axis + 2, 0, count).sort(axis + 2)[0]
     return x.gather(axis + 2, places)
 
@@ -187,7 +187,7 @@ def _filter(call: BatchCall, x: Tensor, f: Tensor) -> Tensor:
 def _ngram_shape(attrs: Attrs, dims: Dims) -> Dim:
     d = dims[0].d
     if len(d) != 2 or not 1 <= attrs[0] <= d[1]:
-        fail("kmh_ngram", dims, f"runs of {attrs[0]} columns of a matrix that has no fewer are needed")
+        fail("kmh_ngram", dims, f"a matrix of at least {attrs[0]} columns is needed")
     return Dim((d[0], d[1] - attrs[0] + 1), dims[0].batch)
 
 
@@ -244,7 +244,7 @@ def _ngram_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> 
 
 
 def _circular(name: str, sign: int) -> Operation:
-    """Declare the product of a vector and a matrix of the other one's circular shifts."""
+    """Declare the product of a vector and the matrix of another vector's circular shifts."""
 
     def run(call: BatchCall, u: Tensor, v: Tensor) -> Tensor:
         return torch.matmul(_shifted(call, v, sign), u.unsqueeze(-1)).squeeze(-1)

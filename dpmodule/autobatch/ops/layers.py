@@ -1,4 +1,4 @@
-"""Normalization, dropout and noise, and the steps of LSTMs as single operations."""
+"""Normalization, dropout, noise, and LSTM steps as single operations."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def draw_mask(mask: Tensor, rate: float, generator: torch.Generator | None) -> T
 
 
 def _masked(call: BatchCall, x: Tensor, shape: Sequence[int], rate: float) -> Tensor:
-    """Multiply with a mask that keeps elements with probability 1 - rate, and makes up for the others."""
+    """Multiply with a dropout mask, see `draw_mask`."""
     call.saved = draw_mask(torch.empty(tuple(shape), dtype=x.dtype, device=x.device), rate, call.generator)
     answer: Tensor = x * call.saved
     return answer
@@ -159,7 +159,7 @@ def _lstm_shape(attrs: Attrs, dims: Dims) -> tuple[Dim, Dim]:
 
 
 def _gates(call: BatchCall, gates: Tensor) -> Tensor:
-    """Apply the activations of input, forget and output gate and of the candidate, in place."""
+    """Apply the activations of the gates and of the candidate, in place."""
     size = call.out.d[0]
     if call.attrs[0]:
         gates[..., size : 2 * size].add_(call.attrs[0])
@@ -200,13 +200,13 @@ def _gate_grads(
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of the gates before their activations, and of the new memory."""
     gates, squashed = call.saved
-    found, size = _room(call, 0, gates.shape), call.out.d[0]
+    found, size = _gradient_memory(call, 0, gates.shape), call.out.d[0]
     shape = (*gates.shape[:-1], 4, size)
     i, f, o, u = gates.view(shape).unbind(-2)
     di, df, do, du = found.view(shape).unbind(-2)
     dh, above = g
     dc = dh * o
-    dc = above.add_(_tanh_back(dc, squashed, grad_input=dc))  # in its place, for `gradient()` of the memory
+    dc = above.add_(_tanh_back(dc, squashed, grad_input=dc))  # in place, for `gradient()` of the memory
     torch.mul(dc, u, out=di)
     if c is None:
         df.zero_()
@@ -220,8 +220,8 @@ def _gate_grads(
     return found, torch.mul(dc, f, out=target(call, 3) if c is not None and c.shape == dc.shape else None)
 
 
-def _room(call: BatchCall, place: int, shape: Sequence[int]) -> Tensor:
-    """Return the memory for the gradient of an operand, or new one if the operand is broadcast."""
+def _gradient_memory(call: BatchCall, place: int, shape: Sequence[int]) -> Tensor:
+    """Return the memory for the gradient of an operand, or new memory if the operand is broadcast."""
     memory = target(call, place)
     if memory is not None and memory.shape == shape:
         return memory
@@ -239,7 +239,7 @@ def _step_grad(
         call.defer(1, flat, h.expand(*gates.shape[:2], size).reshape(-1, size))
     dh = None
     if wants[2]:
-        dh = _room(call, 2, memory.shape)
+        dh = _gradient_memory(call, 2, memory.shape)
         torch.mm(flat, w.flatten(0, 2), out=dh.view(-1, size))
     return [reduced(gates, x), None, dh if dh is None else reduced(dh, h), reduced(memory, c)]
 
@@ -261,7 +261,7 @@ def _gates_shape(attrs: Attrs, dims: Dims) -> Dim:
 
 
 def _noisy(call: BatchCall, weights: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Add noise, one for a batch; the same again when `run` is repeated for the gradient."""
+    """Add noise, drawn once per batch and reused when `run` is repeated for the gradient."""
     spread = call.attrs[0]
     if not spread:
         return weights

@@ -111,19 +111,19 @@ PASSES: tuple[Pass, ...] = (
     Pass("fused_norms", {"BatchNorm": 1}, hides=True, predict=False, moved=False, compiled=False),
     Pass("mirror", predict=False, moved=False, compiled=False),
 )
-_NAMES = frozenset(each.name for each in PASSES)
-_HIDING = frozenset(each.name for each in PASSES if each.hides)
-_OPAQUE = frozenset(each.name for each in PASSES if not each.compiled)
+_NAMES = frozenset(entry.name for entry in PASSES)
+_HIDING = frozenset(entry.name for entry in PASSES if entry.hides)
+_OPAQUE = frozenset(entry.name for entry in PASSES if not entry.compiled)
 
 
 def _checked(names: Iterable[str], what: str) -> set[str]:
     """Return stripped names of passes."""
-    found = {name.strip() for name in names} - {""}
-    if found - _NAMES:
+    stripped = {name.strip() for name in names} - {""}
+    if stripped - _NAMES:
         raise ArgumentError(
-            f"{what} names {', '.join(sorted(found - _NAMES))}, expected some of {', '.join(sorted(_NAMES))}"
+            f"{what} names {', '.join(sorted(stripped - _NAMES))}, expected some of {', '.join(sorted(_NAMES))}"
         )
-    return found
+    return stripped
 
 
 _off = _checked(os.environ.get("DPMODULE_DISABLE_PASSES", "").split(","), "DPMODULE_DISABLE_PASSES")
@@ -159,13 +159,13 @@ def disabled(*names: str) -> Iterator[None]:
 
 def apply(low: Lowered, off: frozenset[str], moved: bool = False) -> None:
     """Run every enabled pass, and record its number of rewrites in `low.fired`."""
-    low.off = off.union(each.name for each in PASSES if moved and not each.moved)
+    low.off = off.union(entry.name for entry in PASSES if moved and not entry.moved)
     counts = Counter(node.op.name for node in low.graph.nodes if node.op is not None)
-    for each in PASSES:
-        if each.name in low.off or any(counts[name] < least for name, least in each.needs.items()):
+    for entry in PASSES:
+        if entry.name in low.off or any(counts[name] < least for name, least in entry.needs.items()):
             continue
-        if (each.training if low.recorded else each.predict) and each.has_work(low):
-            count = each.rewrite(low)
+        if (entry.training if low.recorded else entry.predict) and entry.has_work(low):
+            count = entry.rewrite(low)
             if count:
-                low.fired[each.name] = count
+                low.fired[entry.name] = count
     fresh_heads(low)

@@ -61,8 +61,8 @@ class FusedNorm:
         if not (env.is_train and is_native(data, other, vectors)):
             return self._one_by_one(env, data, vectors, other)
         fixed = self._a.fix_gamma
-        given = (None, *vectors[1:]) if fixed else vectors
-        out, *states = native_norm(data, other, given, self._a.eps, self._a.momentum, self._end)
+        parameters = (None, *vectors[1:]) if fixed else vectors
+        out, *states = native_norm(data, other, parameters, self._a.eps, self._a.momentum, self._end)
         return out, torch.ones_like(vectors[0], requires_grad=False) if fixed else None, *states
 
     def _one_by_one(

@@ -17,7 +17,7 @@ from ...ops.dtypes import name_of, torch_dtype
 from ...ops.shapes import infer_shape, infer_type
 from ...ops.spec import Env, Op
 from ..hints import Hints
-from .check import Refused
+from .check import Unsupported
 from .value import Dims, OnnxValue, Sizes
 
 _CPU = torch.device("cpu")
@@ -138,13 +138,15 @@ class GraphBuilder:
             self._add_constant(value)
         entry, scope = value.entry, value.scope
         if entry is None:
-            raise Refused("a value that depends on the sizes of the inputs, and that no operator computes")
+            raise Unsupported(
+                "a value that depends on the sizes of the inputs, and that no operator computes"
+            )
         inner, here = [], self.scope
         while here is not scope and here.parent is not None:
             inner.append(here)
             here = here.parent
-        for each in reversed(inner):
-            entry = each.capture(entry)
+        for step in reversed(inner):
+            entry = step.capture(entry)
         return entry
 
     def _add_constant(self, value: OnnxValue) -> None:
@@ -153,7 +155,7 @@ class GraphBuilder:
         if tensor is None:
             return
         if 0 in tensor.shape:
-            raise Refused(f"an array without elements, of shape {tuple(tensor.shape)}")
+            raise Unsupported(f"an array without elements, of shape {tuple(tensor.shape)}")
         first = tensor.reshape(-1)[0]
         if bool((tensor == first).all()) and abs(float(first)) < 2**53:
             params = {
@@ -207,14 +209,14 @@ class GraphBuilder:
         """Return a value's elements, which must be constant."""
         tensor = None if value is None else self.constant_value(value)
         if tensor is None:
-            raise Refused(f"{what} is not constant")
+            raise Unsupported(f"{what} is not constant")
         return tensor
 
     def integers(self, value: OnnxValue, what: str) -> list[Dims]:
         """Return a value's integers in every trial."""
         tensors = self.values_per_trial(value)
         if tensors is None:
-            raise Refused(f"{what} depends on the data")
+            raise Unsupported(f"{what} depends on the data")
         return [tuple(int(n) for n in t.reshape(-1).tolist()) for t in tensors]
 
     def _may_fold(self, shapes: Sequence[Dims]) -> bool:
@@ -282,10 +284,10 @@ class GraphBuilder:
         known: list[tuple[torch.Tensor, ...]] | None = None
         if plain and not shapes and all(v.known is not None and not v.trains for v in inputs):
             known = self._fold(op, a, inputs, count)
-            if known is not None and all(self.is_uniform(each) for each in known):
-                return [self.constant(each[0]) for each in known]
+            if known is not None and all(self.is_uniform(tensors) for tensors in known):
+                return [self.constant(tensors[0]) for tensors in known]
         if known is not None:
-            shapes = [tuple(tuple(t.shape) for t in each) for each in known]
+            shapes = [tuple(tuple(t.shape) for t in tensors) for tensors in known]
         elif not shapes:
             shapes = self.infer_shapes(op, a, inputs, count)
         types = types or [
@@ -331,7 +333,7 @@ class GraphBuilder:
             if ins not in rows:
                 _, outs = infer_shape(op, a, list(ins), [None] * count)
                 if any(o is None or 0 in o for o in outs):
-                    raise Refused(f"{op.name}: the shape of the result cannot be inferred from {ins}")
+                    raise Unsupported(f"{op.name}: the shape of the result cannot be inferred from {ins}")
                 rows[ins] = [o or (1,) for o in outs]
         every = [rows[tuple(v.shapes[trial] for v in inputs)] for trial in range(self.trials)]
         return [tuple(row[i] for row in every) for i in range(count)]
@@ -397,10 +399,10 @@ class NodeCall:
     def value(self, number: int) -> OnnxValue:
         """Return an input."""
         if not self.has(number):
-            raise Refused(f"input {number} is missing")
+            raise Unsupported(f"input {number} is missing")
         value = self.inputs[number]
         if not isinstance(value, OnnxValue):
-            raise Refused(f"input {number} is a sequence, expected an array")
+            raise Unsupported(f"input {number} is a sequence, expected an array")
         return value
 
     def maybe(self, number: int) -> OnnxValue | None:
@@ -423,8 +425,8 @@ class NodeCall:
         integers = self.ints(name, number)
         if integers is None:
             return None
-        if any(each != integers[0] for each in integers):
-            raise Refused(f"{name} depends on the sizes of the inputs")
+        if any(row != integers[0] for row in integers):
+            raise Unsupported(f"{name} depends on the sizes of the inputs")
         return integers[0]
 
 

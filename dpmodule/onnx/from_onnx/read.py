@@ -100,7 +100,7 @@ _STRING, _BFLOAT16, _PLAIN = 8, 16, (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)
 
 def _external(proto: Any, folder: str) -> bytes:
     """Read the bytes of an external array."""
-    entries = {each.key: each.value for each in proto.external_data}
+    entries = {entry.key: entry.value for entry in proto.external_data}
     location = entries.get("location", "")
     if not isinstance(location, str):
         raise ValueError("external data at a path that is not valid UTF-8")

@@ -1,4 +1,4 @@
-"""Shapes, axes, types and arithmetic of values: what many translators need."""
+"""Helpers of translators: shapes, axes, types and arithmetic of values."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from ...base import ShapeError
 from ...ops.array.reshape_codes import resolve
 from ...ops.dtypes import torch_dtype
 from .build import GraphBuilder
-from .check import Refused
+from .check import Unsupported
 from .value import Dims, OnnxValue, Sizes
 
-LONGEST = 2**24
-"""How many numbers a row has at most that the file only states the length of."""
+MAX_LENGTH = 2**24
+"""Maximal length of a generated row, of which the file states only the length."""
 
-_TRIES = 3000
+_MAX_TRIES = 3000
 
 
-def normal(axis: int, rank: int) -> int:
+def normalize_axis(axis: int, rank: int) -> int:
     """Return an axis counted from the front."""
     if not -rank <= axis < rank:
-        raise Refused(f"axis {axis} of an array with {rank} axes")
+        raise Unsupported(f"axis {axis} of an array with {rank} axes")
     return axis % rank
 
 
-def dynamic(sizes: Sizes) -> bool:
-    """Say whether a size differs between trials."""
+def is_dynamic(sizes: Sizes) -> bool:
+    """Return True if a size differs between trials."""
     return any(n != sizes[0] for n in sizes)
 
 
-def flag(x: OnnxValue) -> OnnxValue:
-    """Make a truth value of a number: whether it is not 0."""
+def to_bool(x: OnnxValue) -> OnnxValue:
+    """Convert numbers to booleans: True where they are not 0."""
     if x.dtype == "bool":
         return x
     return x.then("_not_equal_scalar", scalar=0.0).as_scalar(x.is_scalar).cast("bool")
@@ -45,10 +45,10 @@ def flag(x: OnnxValue) -> OnnxValue:
 
 
 class _Codes:
-    """Looks for codes of Reshape that make each of some shapes into another one.
+    """Searches codes of Reshape that turn each source shape into its target.
 
     Args:
-        sources: the shapes.
+        sources: the source shape in every trial.
     """
 
     def __init__(self, sources: tuple[Dims, ...], targets: tuple[Dims, ...]) -> None:
@@ -58,47 +58,47 @@ class _Codes:
         self._tries = 0
 
     def find(self, i: int = 0, j: int = 0, free: bool = True, codes: Dims = ()) -> Dims | None:
-        """Return codes, None if none were found.
+        """Return the codes; None if none were found.
 
         Args:
-            i: which dimension of the source comes next.
-            free: whether -1 may still be used.
+            i: index of the next source dimension.
+            free: True if -1 may still be used.
         """
         self._tries += 1
-        if self._tries > _TRIES:
+        if self._tries > _MAX_TRIES:
             return None
         if j == len(self._wanted):
             return codes if _fits(self._sources, self._targets, codes) else None
-        for more, steps, made in (*self._merging(i, j), *self._plain(i, j, free)):
+        for more, steps, new in (*self._merging(i, j), *self._plain(i, j, free)):
             still = free and more != (-1,)
-            if (result := self.find(i + steps, j + made, still, codes + more)) is not None:
+            if (result := self.find(i + steps, j + new, still, codes + more)) is not None:
                 return result
         return None
 
     def _merging(self, i: int, j: int) -> list[tuple[Dims, int, int]]:
-        """Return codes that copy, merge or split dimensions, and how far they lead in source and target."""
+        """Return codes that copy, merge or split dimensions, with the numbers of dimensions they cover."""
         columns, wanted = self._columns, self._wanted
-        found: list[tuple[Dims, int, int]] = []
+        codes: list[tuple[Dims, int, int]] = []
         if i >= len(columns):
-            return found
+            return codes
         if columns[i] == wanted[j]:
-            found.append(((0,), 1, 1))
+            codes.append(((0,), 1, 1))
         if i + 1 < len(columns) and _times(columns[i], columns[i + 1]) == wanted[j]:
-            found.append(((-3,), 2, 1))
+            codes.append(((-3,), 2, 1))
         if j + 1 < len(wanted) and _times(wanted[j], wanted[j + 1]) == columns[i]:
-            pair = tuple(-1 if dynamic(w) else w[0] for w in wanted[j : j + 2])
+            pair = tuple(-1 if is_dynamic(w) else w[0] for w in wanted[j : j + 2])
             if pair != (-1, -1):
-                found.append(((-4, *pair), 1, 2))
-        return found
+                codes.append(((-4, *pair), 1, 2))
+        return codes
 
     def _plain(self, i: int, j: int, free: bool) -> list[tuple[Dims, int, int]]:
-        """Return codes that say a size, or leave it to be worked out."""
-        found: list[tuple[Dims, int, int]] = []
-        if not dynamic(self._wanted[j]) and self._wanted[j][0] > 0:
-            found.append(((self._wanted[j][0],), 1, 1))
+        """Return codes that give a size, or leave it to be inferred."""
+        codes: list[tuple[Dims, int, int]] = []
+        if not is_dynamic(self._wanted[j]) and self._wanted[j][0] > 0:
+            codes.append(((self._wanted[j][0],), 1, 1))
         if free:
-            found.append(((-1,), 1, 1))
-        return found
+            codes.append(((-1,), 1, 1))
+        return codes
 
 
 def _times(one: Sizes, other: Sizes) -> Sizes:
@@ -121,7 +121,7 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
     b, is_scalar = x.b, not targets[0]
     held = tuple(t or (1,) for t in targets)
     if any(math.prod(s) != math.prod(t) for s, t in zip(x.shapes, held)):
-        raise Refused(f"{x.dims[0]} does not fit into {targets[0]}")
+        raise Unsupported(f"{x.dims[0]} does not fit into {targets[0]}")
     if held == x.shapes:
         return x.as_scalar(is_scalar)
     if x.known is not None and not x.trains and b.values_per_trial(x) is not None and x.entry is None:
@@ -133,72 +133,74 @@ def reshape(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
     return x.then("reshape_like", like).as_scalar(is_scalar)
 
 
-def _donor(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
-    """Return a value and its axis that has a size; one is made if the size is a product of others."""
-    found = b.find_size(sizes)
-    if found is not None:
-        return found
+def _size_source(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
+    """Return a value and an axis with a given size, creating one if the size is a product of others."""
+    result = b.find_size(sizes)
+    if result is not None:
+        return result
     known = b.all_sizes()
     for part in list(known)[:200]:
         rest = tuple(n // m for n, m in zip(sizes, part))
         if all(m * n == whole for m, n, whole in zip(part, rest, sizes)) and (
-            rest in known or not dynamic(rest)
+            rest in known or not is_dynamic(rest)
         ):
             flat = b("Reshape", filled(b, tuple(zip(part, rest)), 0.0, "float32"), shape=(-1,))
             return flat, 0
     for part in list(known)[:200]:
         more = tuple(n - m for n, m in zip(sizes, part))
-        if not dynamic(more):
+        if not is_dynamic(more):
             return _moved(b, known[part], more[0]), 0
-    raise Refused("a size that depends on those of the inputs in a way that no operator can follow")
+    raise Unsupported("a size that depends on the sizes of the inputs in a way that no operator can compute")
 
 
-def _moved(b: GraphBuilder, donor: tuple[OnnxValue, int], by: int) -> OnnxValue:
-    """Return zeros along one axis, as many as another axis has and some more, or fewer."""
-    value, axis = donor
+def _moved(b: GraphBuilder, source: tuple[OnnxValue, int], by: int) -> OnnxValue:
+    """Return zeros along one axis, longer or shorter than a given axis by a constant."""
+    value, axis = source
     line = like_axis(b.constant(torch.zeros(1)), 0, (value, axis))
-    if by > LONGEST:
-        raise Refused(f"an axis that is {by} longer than one of the inputs, at most {LONGEST}")
+    if by > MAX_LENGTH:
+        raise Unsupported(
+            f"an axis {by} elements longer than one of the inputs, expected at most {MAX_LENGTH}"
+        )
     if by > 0:
-        made: OnnxValue = b("Concat", line, b.constant(torch.zeros(by)), dim=0)
+        result: OnnxValue = b("Concat", line, b.constant(torch.zeros(by)), dim=0)
     else:
-        made = b("slice_axis", line, axis=0, begin=0, end=by)
-    return made
+        result = b("slice_axis", line, axis=0, begin=0, end=by)
+    return result
 
 
-def like_axis(x: OnnxValue, axis: int, donor: tuple[OnnxValue, int]) -> OnnxValue:
-    """Stretch an axis of size 1 to the size that another value has."""
-    return x.then("broadcast_like", donor[0], lhs_axes=(axis,), rhs_axes=(donor[1],))
+def like_axis(x: OnnxValue, axis: int, source: tuple[OnnxValue, int]) -> OnnxValue:
+    """Broadcast an axis of size 1 to the size of another value's axis."""
+    return x.then("broadcast_like", source[0], lhs_axes=(axis,), rhs_axes=(source[1],))
 
 
 def filled(b: GraphBuilder, targets: Sequence[Sequence[int]], value: float, dtype: str) -> OnnxValue:
-    """Return an array of one number, of a shape that may differ between trials."""
+    """Return an array filled with a number, of a shape that may differ between trials."""
     columns = list(zip(*targets))
-    start = tuple(1 if dynamic(c) else c[0] for c in columns)
+    start = tuple(1 if is_dynamic(c) else c[0] for c in columns)
     tensor = torch.full((1,) * len(start), value, dtype=torch_dtype(dtype))
     if math.prod(start) > 2**31:
-        raise Refused(f"an array of shape {start}")
-    found = (
+        raise Unsupported(f"an array of shape {start}")
+    array = (
         b.constant(tensor.expand(start))
         if math.prod(start) < 2**20
         else b("_full", shape=start, value=value, dtype=dtype)
     )
-    found = found.as_scalar(not columns)
+    array = array.as_scalar(not columns)
     for axis, sizes in enumerate(columns):
-        if dynamic(sizes):
-            found = like_axis(found, axis, _donor(b, sizes))
-    return found
+        if is_dynamic(sizes):
+            array = like_axis(array, axis, _size_source(b, sizes))
+    return array
 
 
 def positions(
     b: GraphBuilder, sizes: Sizes, start: int = 0, step: int = 1, dtype: str = "int64"
 ) -> OnnxValue:
-    """Return evenly spaced integers, as many as a size says."""
-    if not dynamic(sizes):
-        if sizes[0] > LONGEST:
-            raise Refused(f"a row of {sizes[0]} positions, the longest is {LONGEST}")
+    """Return evenly spaced integers of a given count."""
+    if not is_dynamic(sizes):
+        if sizes[0] > MAX_LENGTH:
+            raise Unsupported(f"a row of {sizes[0]} positions, expected at most {MAX_LENGTH}")
         return b.constant(torch.arange(sizes[0], dtype=torch.int64) * step + start, dtype)
-    value, axis = _donor(b, sizes)
+    value, axis = _size_source(b, sizes)
     line = b("_contrib_arange_like", value, axis=axis, start=float(start), step=float(step))
     return line.cast(dtype)
 
@@ -217,9 +219,9 @@ def expand(x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
         if have == want or all(n == 1 for n in want):
             continue
         if any(n != 1 for n in have):
-            raise Refused(f"{x.dims[0]} does not broadcast to {targets[0]}")
-        if dynamic(want):
-            x = like_axis(x, axis, _donor(x.b, want))
+            raise Unsupported(f"{x.dims[0]} does not broadcast to {targets[0]}")
+        if is_dynamic(want):
+            x = like_axis(x, axis, _size_source(x.b, want))
         else:
             axes.append(axis)
             sizes.append(want[0])
@@ -236,59 +238,59 @@ def common_shape(*shapes: Dims) -> Dims:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise Refused(f"shapes {', '.join(map(str, shapes))} do not broadcast") from None
+        raise Unsupported(f"shapes {', '.join(map(str, shapes))} do not broadcast") from None
 
 
 def unsqueeze(x: OnnxValue, axes: Sequence[int]) -> OnnxValue:
-    """Put axes of size 1 in."""
+    """Insert axes of size 1."""
     rank = x.rank + len(axes)
-    places = sorted(normal(a, rank) for a in axes)
-    if len(set(places)) != len(places):
-        raise Refused(f"axes {list(axes)} name one twice")
-    for place in places:
-        x = x.as_scalar(False) if x.is_scalar else x.then("expand_dims", axis=place)
+    positions = sorted(normalize_axis(a, rank) for a in axes)
+    if len(set(positions)) != len(positions):
+        raise Unsupported(f"axes {list(axes)} contain a duplicate")
+    for position in positions:
+        x = x.as_scalar(False) if x.is_scalar else x.then("expand_dims", axis=position)
     return x
 
 
 def squeeze(x: OnnxValue, axes: Sequence[int] | None) -> OnnxValue:
-    """Take axes of size 1 out; None means all."""
+    """Remove axes of size 1; None means all."""
     if axes is None:
         axes = [i for i in range(x.rank) if x.size(i) == 1]
-    places = sorted({normal(a, x.rank) for a in axes})
-    if any(n != 1 for p in places for n in x.axis(p)):
-        raise Refused(f"axes {places} of {x.dims[0]} are to go, but have not size 1")
-    if not places:
+    positions = sorted({normalize_axis(a, x.rank) for a in axes})
+    if any(n != 1 for p in positions for n in x.axis(p)):
+        raise Unsupported(f"axes {positions} of {x.dims[0]} cannot be removed, since their size is not 1")
+    if not positions:
         return x
-    if len(places) == x.rank:
+    if len(positions) == x.rank:
         flat = x if x.shapes[0] == (1,) else x.then("Reshape", shape=(1,))
         return flat.as_scalar(True)
-    return x.then("squeeze", axis=tuple(places))
+    return x.then("squeeze", axis=tuple(positions))
 
 
 def transpose(x: OnnxValue, order: Sequence[int]) -> OnnxValue:
-    """Change the order of the axes."""
+    """Permute the axes."""
     if list(order) == list(range(x.rank)) or x.is_scalar:
         return x
-    made: OnnxValue = x.then("transpose", axes=tuple(order))
+    result: OnnxValue = x.then("transpose", axes=tuple(order))
     rank = x.rank
     if rank > 1 and list(order) == [*range(rank - 2), rank - 1, rank - 2]:
-        made = made.again()
-        made.transposed_from = x
-    return made
+        result = result.again()
+        result.transposed_from = x
+    return result
 
 
-def in_order(x: OnnxValue, axis: int, to: int) -> OnnxValue:
-    """Move an axis to another place."""
+def move_axis(x: OnnxValue, axis: int, to: int) -> OnnxValue:
+    """Move an axis to another position."""
     order = [i for i in range(x.rank) if i != axis]
     order.insert(to, axis)
     return transpose(x, order)
 
 
-def paired(word: str, values: Sequence[OnnxValue]) -> OnnxValue:
-    """Apply an operator of two arrays to many, one after another; see `OnnxValue.arith`."""
+def fold(word: str, values: Sequence[OnnxValue]) -> OnnxValue:
+    """Apply a binary operator to many arrays successively; see `OnnxValue.arith`."""
     return reduce(lambda x, y: x.arith(word, y), values)
 
 
-def even(x: OnnxValue) -> OnnxValue:
-    """Round, a half to the even neighbour."""
+def round_half_even(x: OnnxValue) -> OnnxValue:
+    """Round to the nearest integer, halves to even."""
     return x.apply("_onnx_round")

@@ -85,16 +85,16 @@ class OnnxValue:
         """Return the value marked as having no axes in ONNX, or as having one."""
         if self.is_scalar == is_scalar:
             return self
-        made = self.again()
-        made.is_scalar = is_scalar
-        return made
+        result = self.again()
+        result.is_scalar = is_scalar
+        return result
 
     # operators
 
     def then(self, name: str, *others: OnnxValue, **attrs: Any) -> OnnxValue:
         """Apply an operator of one output to this and others."""
-        made: OnnxValue = self.b(name, self, *others, **attrs)
-        return made
+        result: OnnxValue = self.b(name, self, *others, **attrs)
+        return result
 
     def apply(self, name: str, **attrs: Any) -> OnnxValue:
         """Apply an operator that keeps the shape."""
@@ -108,8 +108,8 @@ class OnnxValue:
         """Apply a reduction along axes."""
         if self.is_scalar or not axes:
             return self
-        made = self.then(name, axis=tuple(axes), keepdims=keep)
-        return made.as_scalar(len(axes) == self.rank and not keep)
+        result = self.then(name, axis=tuple(axes), keepdims=keep)
+        return result.as_scalar(len(axes) == self.rank and not keep)
 
     def arith(self, word: str, other: OnnxValue | float) -> OnnxValue:
         """Apply an operator of two arrays that broadcast, or of an array and a number.
@@ -126,8 +126,8 @@ class OnnxValue:
             return x.arith(word, right)
         if left is not None and is_plain and x.rank <= y.rank and not (y.known and not y.trains):
             return y.arith(_REVERSED.get(word, word), left)
-        made = x.then(_BROADCAST.get(word, f"broadcast_{word}"), y)
-        return made.as_scalar(x.is_scalar and y.is_scalar)
+        result = x.then(_BROADCAST.get(word, f"broadcast_{word}"), y)
+        return result.as_scalar(x.is_scalar and y.is_scalar)
 
     def __add__(self, other: OnnxValue | float) -> OnnxValue:
         return self.arith("plus", other)
@@ -197,6 +197,7 @@ def same_type(*values: OnnxValue) -> list[OnnxValue]:
 
 
 # Trial sizes for graphs with open dimensions.
+#
 # A graph with open dimensions is evaluated for a few sets of sizes together, called trials. A size that is equal in all
 # trials is constant; a size that equals an input's dimension in all trials is that dimension. In this way, operators
 # that compute a shape are simply evaluated, and their meaning follows from the results.
@@ -256,8 +257,8 @@ def sizes_of(
     for name, kind in kinds.items():
         row, number = lists[kind], used[kind]
         # more open dimensions than rows: reuse the rows, scaled and shifted
-        turn, place = divmod(number, len(row))
-        chosen[name] = tuple(n * (turn + 1) + turn * (i % 2) for i, n in enumerate(row[place]))
+        turn, position = divmod(number, len(row))
+        chosen[name] = tuple(n * (turn + 1) + turn * (i % 2) for i, n in enumerate(row[position]))
         used[kind] += 1
     trials = 1 + min(len(chosen), 2)
     return trials, {

@@ -18,7 +18,7 @@ Unary = Callable[[torch.Tensor], torch.Tensor]
 
 
 @lru_cache(maxsize=1024)
-def _order(axes: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+def _permutation(axes: tuple[int, ...], ndim: int) -> tuple[int, ...]:
     if not axes:
         return tuple(range(ndim - 1, -1, -1))
     if len(axes) != ndim or normal_axes(axes, ndim, "axes") != tuple(range(ndim)):
@@ -30,7 +30,7 @@ def _infer_transpose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None and out is None:
         return ins, outs
-    order = _order(a.axes, len(data or out or ()))
+    order = _permutation(a.axes, len(data or out or ()))
     if out is not None:
         back = [0] * len(out)
         for i, axis in enumerate(order):
@@ -61,10 +61,10 @@ def transpose(a: Any) -> Unary:
     Source: MXNet 1.9.1 `transpose`.
     """
     axes = a.axes
-    return lambda x: x.permute(_order(axes, x.dim()))
+    return lambda x: x.permute(_permutation(axes, x.dim()))
 
 
-def _swapped(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+def _swapaxes_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     first, second = normal_axis(a.dim1, len(dims), "dim1"), normal_axis(a.dim2, len(dims), "dim2")
     out = list(dims)
     out[first], out[second] = out[second], out[first]
@@ -74,9 +74,9 @@ def _swapped(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
 def _infer_swap(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if out is not None:
-        data = unify(data, _swapped(a, out), "data of SwapAxis")
+        data = unify(data, _swapaxes_shape(a, out), "data of SwapAxis")
     if data is not None:
-        out = output_shape(out, _swapped(a, data))
+        out = output_shape(out, _swapaxes_shape(a, data))
     return [data], [out]
 
 
@@ -135,7 +135,7 @@ def expand_dims(a: Any) -> Unary:
     return lambda x: x.unsqueeze(axis)
 
 
-def _squeezed(a: Any, dims: tuple[int, ...]) -> Shape:
+def _squeeze_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     if a.axis is None:
         return None if 0 in dims else tuple(d for d in dims if d != 1) or (1,)
     axes = normal_axes(a.axis, len(dims))
@@ -151,7 +151,7 @@ def _squeezed(a: Any, dims: tuple[int, ...]) -> Shape:
     "squeeze",
     [arg("data")],
     {"axis": Attr(optional(ints), "axes of size 1 to remove; None removes all of them", None)},
-    infer=from_data(_squeezed),
+    infer=from_data(_squeeze_shape),
     view=True,
 )
 def squeeze(a: Any) -> Unary:
@@ -172,7 +172,7 @@ def squeeze(a: Any) -> Unary:
         if axes is None:
             squeezed = x.squeeze()
         else:
-            _squeezed(a, tuple(x.shape))
+            _squeeze_shape(a, tuple(x.shape))
             squeezed = x.squeeze(axes) if axes else x
         return squeezed if squeezed.dim() else squeezed.reshape(1)
 

@@ -129,7 +129,7 @@ def broadcast_like(a: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor
     return lhs.expand(_broadcast_shape("broadcast_like", left, _like_shape(a, left, tuple(rhs.shape))))
 
 
-def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+def _tile_shape(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
     rank = max(len(reps), len(dims))
     dims, reps = (1,) * (rank - len(dims)) + dims, (1,) * (rank - len(reps)) + reps
     return tuple(d * n for d, n in zip(dims, reps, strict=True))
@@ -138,7 +138,7 @@ def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
 def _infer_tile(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if min(a.reps, default=1) < 1:
         raise OpError(f"tile: reps is {a.reps}, expected positive numbers")
-    return from_data(lambda a, dims: _tiled(a.reps, dims))(a, ins, outs)
+    return from_data(lambda a, dims: _tile_shape(a.reps, dims))(a, ins, outs)
 
 
 @bound(
@@ -166,7 +166,7 @@ def tile(a: Any) -> Unary:
     return tile
 
 
-def _repeated(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+def _repeat_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     if a.axis is None:
         return (prod(dims) * a.repeats,)
     axis = normal_axis(a.axis, len(dims))
@@ -180,7 +180,7 @@ def _repeated(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
         "repeats": Attr(integer(low=1), "number of repetitions of each element"),
         "axis": Attr(optional(integer()), "axis along which to repeat; None flattens first", None),
     },
-    infer=from_data(_repeated),
+    infer=from_data(_repeat_shape),
     view=True,
 )
 def repeat(a: Any) -> Unary:
@@ -229,7 +229,7 @@ def reverse(a: Any) -> Unary:
     return reverse
 
 
-def _check(a: Any, dims: tuple[int, ...]) -> None:
+def _check_pad(a: Any, dims: tuple[int, ...]) -> None:
     width, expected = a.pad_width, 2 * len(dims)
     if len(width) != expected or min(width) < 0 or any(width[:4]) or len(dims) < 3:
         raise OpError(
@@ -242,8 +242,8 @@ def _check(a: Any, dims: tuple[int, ...]) -> None:
         )
 
 
-def _padded(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
-    _check(a, dims)
+def _pad_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+    _check_pad(a, dims)
     return tuple(d and d + a.pad_width[2 * i] + a.pad_width[2 * i + 1] for i, d in enumerate(dims))
 
 
@@ -258,7 +258,7 @@ def _padded(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
         "constant_value": Attr(real, "value for mode constant", 0.0),
     },
     aliases=("pad",),
-    infer=from_data(_padded),
+    infer=from_data(_pad_shape),
     onnx=Onnx(builder="pad"),
 )
 def pad(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -280,7 +280,7 @@ def pad(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     value = a.constant_value if mode == "constant" else None
 
     def pad(x: torch.Tensor) -> torch.Tensor:
-        _check(a, tuple(x.shape))
+        _check_pad(a, tuple(x.shape))
         return F.pad(x, widths, mode, value)
 
     return pad

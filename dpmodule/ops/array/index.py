@@ -27,7 +27,7 @@ def _checked_index(index: torch.Tensor, length: int, mode: str) -> torch.Tensor:
         return index.clamp(0, length - 1)
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= length):
         raise BoundsError(
-            f"take: indices run from {int(index.min())} to {int(index.max())}, expected 0 to {length - 1}"
+            f"take: indices range from {int(index.min())} to {int(index.max())}, expected 0 to {length - 1}"
         )
     return index
 

@@ -31,7 +31,7 @@ def _infer_reshape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None:
         return ins, outs
-    out = output_shape(out, _target(a, data))
+    out = output_shape(out, _target_shape(a, data))
     if out is not None and known(out):
         data = _missing_dim(data, prod(out))
     if data is not None and known(data):
@@ -39,7 +39,7 @@ def _infer_reshape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data], [out]
 
 
-def _target(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+def _target_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     if a.shape:
         return resolve(dims, a.shape, a.reverse)
     if a.target_shape:
@@ -83,7 +83,7 @@ def reshape(a: Any) -> Unary:
     """
 
     def reshape(x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(_target(a, x.shape))
+        return x.reshape(_target_shape(a, x.shape))
 
     return reshape
 

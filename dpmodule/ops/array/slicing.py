@@ -39,7 +39,7 @@ def _slices(name: str, a: Any, ndim: int) -> tuple[slice, ...]:
     return tuple(slice(*limits) for limits in zip(begin, end, step, strict=True))
 
 
-def _sliced(slices: tuple[slice, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+def _slice_shape(slices: tuple[slice, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of a slice; unknown dimensions stay unknown."""
     sizes = [len(range(*s.indices(d))) if d else 0 for s, d in zip(slices, dims, strict=False)]
     for size, s, d in zip(sizes, slices, dims, strict=False):
@@ -81,7 +81,7 @@ def _bind_slice(name: str, a: Any) -> Unary:
     [arg("data")],
     _RANGE,
     aliases=("crop", "_sparse_slice"),
-    infer=from_data(lambda a, dims: _sliced(_slices("slice", a, len(dims)), dims)),
+    infer=from_data(lambda a, dims: _slice_shape(_slices("slice", a, len(dims)), dims)),
     view=True,
 )
 def slice_(a: Any) -> Unary:
@@ -99,7 +99,7 @@ def slice_(a: Any) -> Unary:
     return _bind_slice("slice", a)
 
 
-def _bounds(a: Any, length: int) -> tuple[int, int]:
+def _start_and_size(a: Any, length: int) -> tuple[int, int]:
     """Return start and size of a slice_axis."""
     begin = a.begin + length if a.begin < 0 else a.begin
     end = length if a.end is None else a.end + length if a.end < 0 else a.end
@@ -119,7 +119,7 @@ def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if out is not None:
         data = unify(data, (*out[:axis], 0, *out[axis + 1 :]), "data of slice_axis")
     if data is not None:
-        size = _bounds(a, data[axis])[1] if data[axis] else 0
+        size = _start_and_size(a, data[axis])[1] if data[axis] else 0
         out = output_shape(out, (*data[:axis], size, *data[axis + 1 :]))
     return [data], [out]
 
@@ -151,7 +151,7 @@ def slice_axis(a: Any) -> Unary:
 
     def slice_axis(x: torch.Tensor) -> torch.Tensor:
         axis = normal_axis(axis_attr, x.dim())
-        begin, size = _bounds(a, x.shape[axis])
+        begin, size = _start_and_size(a, x.shape[axis])
         return x.narrow(axis, begin, size)
 
     return slice_axis
@@ -204,7 +204,7 @@ def _infer_assign(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     whole = unify(ins[0], outs[0], "data and result of a slice assignment")
     if whole is None:
         return ins, outs
-    sliced = _sliced(_slices("_slice_assign", a, len(whole)), whole)
+    sliced = _slice_shape(_slices("_slice_assign", a, len(whole)), whole)
     return [whole, *(unify(s, sliced, "slice to assign") for s in ins[1:])], [whole]
 
 
@@ -236,7 +236,7 @@ def slice_assign(a: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_slice_assign`.
     """
-    sliced = _sliced(_slices("_slice_assign", a, lhs.dim()), tuple(lhs.shape))
+    sliced = _slice_shape(_slices("_slice_assign", a, lhs.dim()), tuple(lhs.shape))
     if tuple(rhs.shape) != sliced:
         raise ShapeError(
             f"_slice_assign: rhs has shape {tuple(rhs.shape)}, expected {sliced}, the shape of the slice"

@@ -26,7 +26,7 @@ def _sort_shape(axis: int | None, dims: tuple[int, ...]) -> tuple[tuple[int, ...
     return ((prod(dims),), 0) if axis is None else (dims, normal_axis(axis, len(dims)))
 
 
-def _sorted(x: torch.Tensor, axis: int | None, ascending: bool) -> tuple[torch.Tensor, torch.Tensor, int]:
+def _sort(x: torch.Tensor, axis: int | None, ascending: bool) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Return sorted values, their indices (stable), and the axis."""
     if axis is None:
         x, axis = x.reshape(-1), 0
@@ -60,7 +60,7 @@ def sort(a: Any) -> Unary:
     axis, ascending = a.axis, a.is_ascend
 
     def sort(x: torch.Tensor) -> torch.Tensor:
-        return _sorted(x, axis, ascending)[0]
+        return _sort(x, axis, ascending)[0]
 
     return sort
 
@@ -84,7 +84,7 @@ def argsort(a: Any) -> Unary:
     axis, ascending, index_dtype = a.axis, a.is_ascend, torch_dtype(a.dtype)
 
     def argsort(x: torch.Tensor) -> torch.Tensor:
-        return _sorted(x, axis, ascending)[1].to(index_dtype)
+        return _sort(x, axis, ascending)[1].to(index_dtype)
 
     return argsort
 
@@ -153,7 +153,7 @@ def topk(a: Any) -> Callable[[torch.Tensor], Any]:
     axis_attr, ret_typ, ascending, index_dtype = a.axis, a.ret_typ, a.is_ascend, torch_dtype(a.dtype)
 
     def topk(x: torch.Tensor) -> Any:
-        values, indices, axis = _sorted(x, axis_attr, ascending)
+        values, indices, axis = _sort(x, axis_attr, ascending)
         count = _topk_count(a, values.shape[axis])
         indices = indices.narrow(axis, 0, count)
         if ret_typ == "mask":

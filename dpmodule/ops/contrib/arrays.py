@@ -211,7 +211,7 @@ def index_copy(a: Any, old: torch.Tensor, index: torch.Tensor, new: torch.Tensor
     least, most = extremes(rows) if rows.numel() else (0, -1)
     if least < 0 or most >= old.shape[0]:
         raise BoundsError(
-            f"_contrib_index_copy: index_vector runs from {least} to {most}, expected 0 to {old.shape[0] - 1}"
+            f"_contrib_index_copy: index_vector ranges from {least} to {most}, expected 0 to {old.shape[0] - 1}"
         )
     return old.index_copy(0, rows, new)
 

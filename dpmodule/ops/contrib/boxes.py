@@ -9,7 +9,7 @@ import torch
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..registry import pure
 from ..shapes import from_data, output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
@@ -33,7 +33,7 @@ def overlap_area(one: torch.Tensor, other: torch.Tensor, extra: float = 0.0) -> 
 
     Args:
         one: (F, G, r), whose first four rows are left, top, right, bottom.
-        other: (F, G, c), likewise.
+        other: (F, G, c), in the same format.
         extra: added to each side: 1 if right and bottom are pixels inside the box.
     """
     first, second = one[:4, :, :, None].unbind(0), other[:4, :, None].unbind(0)
@@ -166,7 +166,7 @@ def _infer_nms(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 class _MovedRows(torch.autograd.Function):
-    """Permutation of rows; the gradient is permuted back, whatever was done to their numbers."""
+    """Permutation of rows; the gradient is permuted back, regardless of changes to their numbers."""
 
     @staticmethod
     def forward(ctx: Any, data: torch.Tensor, out: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -207,7 +207,7 @@ def _kept_rows(a: Any, data: torch.Tensor) -> torch.Tensor:
     """
     images, count, _ = data.shape
     scores = data[:, :, a.score_index]
-    valid = scores > single(a.valid_thresh)
+    valid = scores > as_float32(a.valid_thresh)
     if a.id_index >= 0:
         valid &= data[:, :, a.id_index] != a.background_id
     order = torch.sort(scores.masked_fill(~valid, -torch.inf), dim=1, descending=True, stable=True)[1]
@@ -229,7 +229,7 @@ def _kept_rows(a: Any, data: torch.Tensor) -> torch.Tensor:
     group, rank, lengths = group_by_key(keys)
     padded = items.new_zeros((lengths.numel(), int(lengths.max()), items.shape[1]))
     padded[group, rank] = items
-    threshold = single(a.overlap_thresh)
+    threshold = as_float32(a.overlap_thresh)
     kept = keep_greedily(padded, lengths, lambda one, other: _iou(one, other) > threshold)
     chosen = torch.zeros((images, most), dtype=torch.bool, device=data.device)
     chosen[image, position] = kept[group, rank]
@@ -246,7 +246,7 @@ def _kept_rows(a: Any, data: torch.Tensor) -> torch.Tensor:
         "valid_thresh": Attr(real, "boxes with scores up to this are removed", 0.0),
         "topk": Attr(integer(), "number of best boxes to consider; below 0 all, 0 changes nothing", -1),
         "coord_start": Attr(integer(low=0), "index of the first of the four coordinates", 2),
-        "score_index": Attr(integer(low=0), "index of the score", 1),
+        "score_index": Attr(integer(low=0), "position of the score in a row", 1),
         "id_index": Attr(integer(), "index of the class; below 0 for none", -1),
         "background_id": Attr(integer(), "class whose boxes are removed, if boxes have a class", -1),
         "force_suppress": Attr(boolean, "let boxes of different classes suppress each other", False),
@@ -372,7 +372,7 @@ def bipartite_matching(a: Any, data: torch.Tensor) -> tuple[torch.Tensor, torch.
 
     Source: MXNet 1.9.1 `_contrib_bipartite_matching`, which with `topk` returns one more pair than documented.
     """
-    threshold = single(a.threshold)
+    threshold = as_float32(a.threshold)
     scores = data.detach().reshape(-1, *data.shape[-2:])
     good = scores < threshold if a.is_ascend else scores > threshold
     scores = torch.where(good, -scores if a.is_ascend else scores, -torch.inf)

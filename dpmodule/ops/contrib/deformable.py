@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, real, shape
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..math.pointwise import round_half_away
 from ..nn.layer_shapes import per_axis, unify_input, window_size
 from ..nn.roi import image_indices, region_shape_rule
@@ -98,7 +98,7 @@ def _taps(count: int, start: int, step: int, like: torch.Tensor) -> torch.Tensor
     return torch.arange(count, dtype=like.dtype, device=like.device) * step + start
 
 
-def _columns(
+def _sample_columns(
     a: Any, border: Callable[..., Any], data: torch.Tensor, offset: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
     """Return the sampled values (N, positions, groups, taps, C / groups)."""
@@ -138,13 +138,13 @@ def _product(a: Any, columns: torch.Tensor, weight: torch.Tensor) -> torch.Tenso
     return torch.matmul(parts, by_channel).reshape(count, filters, positions)
 
 
-def _convolver(a: Any, border: Callable[..., Any]) -> Callable[..., torch.Tensor]:
+def _bind_convolution(a: Any, border: Callable[..., Any]) -> Callable[..., torch.Tensor]:
     """Return ``(data, offset, mask or None, weight, bias or None) -> output``."""
 
     def convolve_chunk(
         data: torch.Tensor, offset: torch.Tensor, mask: torch.Tensor | None, weight: torch.Tensor
     ) -> torch.Tensor:
-        return _product(a, _columns(a, border, data, offset, mask), weight)
+        return _product(a, _sample_columns(a, border, data, offset, mask), weight)
 
     def convolve(
         data: torch.Tensor,
@@ -225,7 +225,7 @@ def deformable_convolution(
 
     Source: Dai et al., "Deformable convolutional networks", 2017; MXNet 1.9.1 `_contrib_DeformableConvolution`.
     """
-    convolve = _convolver(a, _inner_corners)
+    convolve = _bind_convolution(a, _inner_corners)
     return convolve(data, offset, None, weight, bias)
 
 
@@ -265,7 +265,7 @@ def modulated_deformable_convolution(
     Source: Zhu et al., "Deformable ConvNets v2", 2019; MXNet 1.9.1 `_contrib_ModulatedDeformableConvolution`, whose
     CPU build has no gradient.
     """
-    convolve = _convolver(a, _outer_corners)
+    convolve = _bind_convolution(a, _outer_corners)
     return convolve(data, offset, mask, weight, bias)
 
 
@@ -279,23 +279,23 @@ def _ps_corners(position: torch.Tensor, size: int) -> tuple[Corners, torch.Tenso
     return (torch.stack([low, high], -1).int(), torch.stack([1 - fraction, fraction], -1)), inside
 
 
-def _part_of(parts: int, part_size: int, like: torch.Tensor) -> torch.Tensor:
+def _offset_index(parts: int, part_size: int, like: torch.Tensor) -> torch.Tensor:
     """Return the index of the offset, of `part_size`, for each bin along an axis."""
     fraction = torch.arange(parts, dtype=like.dtype, device=like.device) / parts
     return (fraction * part_size).floor().long()
 
 
-def _moves(a: Any, trans: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+def _bin_offsets(a: Any, trans: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Return each bin's horizontal and vertical offsets relative to its region: (R, classes, parts, parts) each."""
     if trans is None:
         return None, None
-    at = _part_of(a.pooled_size, a.part_size or a.pooled_size, trans)
+    at = _offset_index(a.pooled_size, a.part_size or a.pooled_size, trans)
     pairs = trans.reshape(trans.shape[0], trans.shape[1] // 2, 2, *trans.shape[2:])
-    across, down = (pairs[..., at[:, None], at] * single(a.trans_std)).unbind(2)
+    across, down = (pairs[..., at[:, None], at] * as_float32(a.trans_std)).unbind(2)
     return across, down
 
 
-def _points(
+def _sample_points(
     a: Any, low: torch.Tensor, high: torch.Tensor, axis: int, moves: torch.Tensor | None
 ) -> torch.Tensor:
     """Return the coordinates of each bin's samples along one axis, 0 for rows or 1 for columns.
@@ -316,7 +316,7 @@ def _points(
     return points
 
 
-def _planes(image: torch.Tensor, classes: int, parts: int, group: int) -> torch.Tensor:
+def _plane_index(image: torch.Tensor, classes: int, parts: int, group: int) -> torch.Tensor:
     """Return the index of the feature plane that each bin reads: (R, classes, parts, parts)."""
     bin_group = bins_of_group(parts, group, image.device)
     class_index = torch.arange(classes, dtype=torch.int32, device=image.device).view(-1, 1, 1)
@@ -374,7 +374,7 @@ def deformable_psroi_pooling(
     Source: Dai et al., "Deformable convolutional networks", 2017; MXNet 1.9.1 `_contrib_DeformablePSROIPooling`.
     """
     parts, group, samples = a.pooled_size, a.group_size, a.sample_per_part
-    scale = single(a.spatial_scale)
+    scale = as_float32(a.spatial_scale)
     rois = rois.detach()
     regions, (count, _, height, width) = rois.shape[0], data.shape
     image = image_indices("_contrib_DeformablePSROIPooling", rois, count)
@@ -382,13 +382,13 @@ def deformable_psroi_pooling(
     whole = round_half_away(rois[:, 1:])
     left, top = (whole[:, :2] * scale - 0.5).unbind(1)
     right, bottom = ((whole[:, 2:] + 1.0) * scale - 0.5).unbind(1)
-    across, down = _moves(a, trans)
-    (at_x, weight_x), inside_x = _ps_corners(_points(a, left, right, 1, across), width)
-    (at_y, weight_y), inside_y = _ps_corners(_points(a, top, bottom, 0, down), height)
+    across, down = _bin_offsets(a, trans)
+    (at_x, weight_x), inside_x = _ps_corners(_sample_points(a, left, right, 1, across), width)
+    (at_y, weight_y), inside_y = _ps_corners(_sample_points(a, top, bottom, 0, down), height)
     inside = inside_y[..., :, None] & inside_x[..., None, :]
     share = inside / inside.sum((-1, -2), keepdim=True).clamp(min=1)
     weight = weight_y[..., :, None, :, None] * weight_x[..., None, :, None, :] * share[..., None, None]
-    plane = _planes(image, classes, parts, group)
+    plane = _plane_index(image, classes, parts, group)
     index = (
         plane.view(*plane.shape, 1, 1, 1, 1) * (height * width)
         + (at_y * width)[..., :, None, :, None]

@@ -10,7 +10,7 @@ import torch
 from ..._devices.device_transfer import on_device, tensor_like
 from ...base import OpError, Shape, ShapeError
 from ..attrs import AttrType, boolean, integer, real, reals
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..registry import op, pure
 from ..shapes import from_data, output_shape
 from ..spec import NEVER, ROWS, SHARE, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
@@ -137,10 +137,12 @@ def _overlaps(anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     return torch.where(union == 0, torch.zeros_like(union), common.div_(union))
 
 
-def _negatives(a: Any, scores: torch.Tensor, overlap: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:
+def _hard_negatives(
+    a: Any, scores: torch.Tensor, overlap: torch.Tensor, positive: torch.Tensor
+) -> torch.Tensor:
     """Return a mask of the hardest negatives: the anchors with the lowest background probability."""
-    wanted = (positive.sum(1).to(torch.float32) * single(a.negative_mining_ratio)).long()
-    free = ~positive & (overlap < single(a.negative_mining_thresh))
+    wanted = (positive.sum(1).to(torch.float32) * as_float32(a.negative_mining_ratio)).long()
+    free = ~positive & (overlap < as_float32(a.negative_mining_thresh))
     background = torch.softmax(scores, 1)[:, 0]
     order = torch.sort(background.masked_fill(~free, torch.inf), dim=1, stable=True)[1]
     rank = torch.empty_like(order).scatter_(
@@ -149,7 +151,7 @@ def _negatives(a: Any, scores: torch.Tensor, overlap: torch.Tensor, positive: to
     return free & (rank < wanted[:, None])
 
 
-def _matches(a: Any, overlaps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _match_anchors(a: Any, overlaps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the box of each anchor, their overlap, and whether the anchor is positive.
 
     First each box gets the anchor with the largest overlap, the best pair first; then each other anchor gets the box
@@ -160,13 +162,13 @@ def _matches(a: Any, overlaps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
         returns: (N, anchors) each.
     """
     best, box = overlaps.max(1)
-    scores = overlaps.masked_fill(overlaps <= single(1e-6), -torch.inf).transpose(1, 2)
+    scores = overlaps.masked_fill(overlaps <= as_float32(1e-6), -torch.inf).transpose(1, 2)
     first = match_greedily(scores)
     positive = first >= 0
     box = torch.where(positive, first, box)
     overlap = torch.where(positive, overlaps.gather(1, box[:, None])[:, 0], best)
     if a.overlap_threshold > 0:
-        positive = positive | (overlap > single(a.overlap_threshold))
+        positive = positive | (overlap > as_float32(a.overlap_threshold))
     return box, overlap, positive
 
 
@@ -217,23 +219,23 @@ def multibox_target(
     used = max(int(valid.sum(1).max()), 1) if valid.numel() else 1
     labels, valid = labels[:, :used], valid[:, :used]
     overlaps = _overlaps(anchors, labels[:, :, 1:5]).masked_fill_(~valid[:, :, None], -1.0)
-    box, overlap, positive = _matches(a, overlaps)
+    box, overlap, positive = _match_anchors(a, overlaps)
     mined = a.negative_mining_ratio > 0
-    negative = _negatives(a, scores, overlap, positive) if mined else ~positive
+    negative = _hard_negatives(a, scores, overlap, positive) if mined else ~positive
     chosen = labels.gather(1, box[:, :, None].expand(-1, -1, 5))
     target = torch.where(
         positive[:, :, None],
-        _encoded(a, anchors, chosen[:, :, 1:]),
+        _encode(a, anchors, chosen[:, :, 1:]),
         torch.zeros((), dtype=dtype, device=box.device),
     )
-    ignored = torch.full_like(box, single(a.ignore_label), dtype=dtype)
+    ignored = torch.full_like(box, as_float32(a.ignore_label), dtype=dtype)
     zero = torch.zeros((), dtype=dtype, device=box.device)
     classes = torch.where(positive, chosen[:, :, 0] + 1, torch.where(negative & has_boxes, zero, ignored))
     mask = positive[:, :, None].expand(-1, -1, 4).to(dtype)
     return target.reshape(-1, 4 * count), mask.reshape(-1, 4 * count), classes
 
 
-def _encoded(a: Any, anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+def _encode(a: Any, anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     """Return the targets (N, A, 4) of anchors (A, 4) matched with boxes (N, A, 4)."""
     factors = tensor_like(anchors, a.variances)
     size, new = anchors[:, 2:] - anchors[:, :2], boxes[..., 2:] - boxes[..., :2]
@@ -255,7 +257,7 @@ def _detection_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], (scores[0] if scores else 0, count, 6))]
 
 
-def _decoded(a: Any, moves: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
+def _decode(a: Any, moves: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
     """Return the boxes (N, A, 4) encoded by predictions (N, A, 4) relative to anchors (1, A, 4)."""
     factors = tensor_like(moves, a.variances)
     size = anchors[..., 2:] - anchors[..., :2]
@@ -285,7 +287,7 @@ def _best_class(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return best, class_index
 
 
-def _suppressed(a: Any, rows: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+def _suppressed_mask(a: Any, rows: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
     """Return a mask of the rows (class, score, box) that overlap an earlier kept row, or exceed `sizes`."""
     image, position = (torch.arange(rows.shape[1], device=rows.device) < sizes[:, None]).nonzero().unbind(1)
     flat = rows[image, position]
@@ -296,7 +298,7 @@ def _suppressed(a: Any, rows: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor
     group, rank, lengths = group_by_key(keys)
     padded = flat.new_zeros((lengths.numel(), int(lengths.max()), 4))
     padded[group, rank] = flat[:, 2:]
-    threshold = single(a.nms_threshold)
+    threshold = as_float32(a.nms_threshold)
     kept = keep_greedily(padded, lengths, lambda one, other: _overlaps_enough(one, other, threshold))
     out = torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device)
     out[image, position] = ~kept[group, rank]
@@ -340,26 +342,26 @@ def multibox_detection(
     if classes < 2:
         return out
     score, class_index = _best_class(scores)
-    valid = score >= single(a.threshold)
+    valid = score >= as_float32(a.threshold)
     sizes = valid.sum(1)
     max_count = int(sizes.max()) if images else 0
     if not max_count:
         return out
     order = chosen_first(valid)[:, :max_count]
     if 0 < a.nms_threshold <= 1:
-        order = _by_score(a, order, score, sizes)
-    boxes = _decoded(a, moves.reshape(images, count, 4), anchor)
+        order = _sort_by_score(a, order, score, sizes)
+    boxes = _decode(a, moves.reshape(images, count, 4), anchor)
     rows = torch.cat([class_index[..., None], score[..., None], boxes], -1)
     rows = rows.gather(1, order[..., None].expand(-1, -1, 6))
     if 0 < a.nms_threshold <= 1:
         considered = sizes.clamp(max=a.nms_topk) if a.nms_topk > 0 else sizes
-        rows[..., 0].masked_fill_(_suppressed(a, rows, considered), -1.0)
+        rows[..., 0].masked_fill_(_suppressed_mask(a, rows, considered), -1.0)
     filled = torch.arange(max_count, device=rows.device) < sizes[:, None]
     out[:, :max_count] = torch.where(filled[..., None], rows, torch.full_like(rows, -1.0))
     return out
 
 
-def _by_score(a: Any, order: torch.Tensor, score: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+def _sort_by_score(a: Any, order: torch.Tensor, score: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
     """Return the anchors of the detections, best first; those beyond nms_topk keep their order."""
     filled = torch.arange(order.shape[1], device=order.device) < sizes[:, None]
     best = score.gather(1, order).masked_fill(~filled, -torch.inf)

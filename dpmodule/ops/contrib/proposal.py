@@ -11,7 +11,7 @@ import torch
 from ..._devices.device_transfer import on_device, tensor_like
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, real, reals
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..registry import bound, pure
 from ..shapes import output_shape, unify
 from ..spec import NEVER, ROWS, SHARE, Attr, Onnx, Shapes, arg
@@ -35,7 +35,7 @@ def _infer_encode(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [base, base, boxes, refs, *ends], [output_shape(o, boxes) for o in outs]
 
 
-def _centred(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _centers_and_sizes(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return centers and sizes of boxes given by corners."""
     size = boxes[..., 2:] - boxes[..., :2]
     return boxes[..., :2] + size * 0.5, size
@@ -61,7 +61,7 @@ def box_encode(a: Any, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
         samples: (B, N), 1 for a matched anchor.
         matches: (B, N), indices of the matched boxes.
         anchors: (B, N, 4), left, top, right, bottom.
-        refs: (B, M, 4), likewise.
+        refs: (B, M, 4), in the same format.
         means, stds: (4,), means and standard deviations that normalize the targets.
         returns: targets (B, N, 4): relative offsets of the center, log ratios of the sizes; mask (B, N, 4).
 
@@ -69,7 +69,7 @@ def box_encode(a: Any, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
     """
     samples, matches, anchors, refs, means, stds = (x.detach() for x in inputs)
     chosen = refs.gather(1, matches.long()[:, :, None].expand(-1, -1, 4))
-    (at, size), (to, new) = _centred(anchors), _centred(chosen)
+    (at, size), (to, new) = _centers_and_sizes(anchors), _centers_and_sizes(chosen)
     raw = torch.cat([(to - at) / size, (new / size).log()], -1)
     mask = (samples > 0.5)[:, :, None].expand(anchors.shape)
     return torch.where(mask, (raw - means) / stds, torch.zeros_like(raw)), mask.to(anchors.dtype)
@@ -110,14 +110,14 @@ def box_decode(a: Any, data: torch.Tensor, anchors: torch.Tensor) -> torch.Tenso
 
     Source: MXNet 1.9.1 `_contrib_box_decode`.
     """
-    factors = [single(x) for x in (a.std0, a.std1, a.std2, a.std3)]
+    factors = [as_float32(x) for x in (a.std0, a.std1, a.std2, a.std3)]
     data, anchors = data.detach(), anchors.detach()
-    at, size = _centred(anchors) if a.format == "corner" else (anchors[..., :2], anchors[..., 2:])
+    at, size = _centers_and_sizes(anchors) if a.format == "corner" else (anchors[..., :2], anchors[..., 2:])
     scaled = data * tensor_like(data, factors)
     centre = scaled[..., :2] * size + at
     growth = scaled[..., 2:]
     if a.clip > 0:
-        growth = growth.clamp(max=single(a.clip))
+        growth = growth.clamp(max=as_float32(a.clip))
     half = growth.exp() * size * 0.5
     return torch.cat([centre - half, centre + half], -1)
 
@@ -138,7 +138,7 @@ def _base_anchors(a: Any) -> np.ndarray:
     return np.concatenate([centre - half, centre + half], 1)
 
 
-def anchors_of(a: Any, height: int, width: int, like: torch.Tensor) -> torch.Tensor:
+def anchor_grid(a: Any, height: int, width: int, like: torch.Tensor) -> torch.Tensor:
     """Return the anchors (height * width * base anchors, 4) in image pixels."""
     base = on_device(torch.from_numpy(_base_anchors(a)).to(like.dtype), like.device)
     y = torch.arange(height, dtype=like.dtype, device=like.device) * a.feature_stride
@@ -159,11 +159,11 @@ def _decode_boxes(anchors: torch.Tensor, moves: torch.Tensor) -> torch.Tensor:
     return torch.cat([centre.double() - half, centre.double() + half], -1).to(anchors.dtype)
 
 
-def _boxes(a: Any, scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor) -> torch.Tensor:
+def _scored_boxes(a: Any, scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor) -> torch.Tensor:
     """Return every anchor's box and score (N, anchors, 5); the score of ignored boxes is -1."""
     images, _, height, width = moves.shape
     count = scores.shape[1]
-    anchors = anchors_of(a, height, width, moves)
+    anchors = anchor_grid(a, height, width, moves)
     moves = moves.reshape(images, count, 4, height, width).permute(0, 3, 4, 1, 2).reshape(images, -1, 4)
     boxes = anchors + moves if a.iou_loss else _decode_boxes(anchors, moves)
     border = info[:, :2].flip(1).repeat(1, 2)[:, None] - 1.0
@@ -197,7 +197,7 @@ def _select_boxes(a: Any, boxes: torch.Tensor) -> torch.Tensor:
     boxes = boxes.gather(1, order[..., None].expand(-1, -1, 5))
     size = boxes[..., 2:4] - boxes[..., :2] + 1.0
     items = torch.cat([boxes[..., :4], size[..., :1] * size[..., 1:]], -1)
-    threshold = single(a.threshold)
+    threshold = as_float32(a.threshold)
     lengths = torch.full((boxes.shape[0],), before, device=boxes.device)
     keep = keep_greedily(items, lengths, lambda one, other: _overlap(one, other, threshold), after)
     sizes = keep.sum(1).clamp(max=after)
@@ -249,11 +249,11 @@ def _check(name: str, a: Any, scores: torch.Tensor, info: torch.Tensor) -> None:
         )
 
 
-def _proposer(name: str, a: Any) -> Run:
+def _bind_proposal(name: str, a: Any) -> Run:
     def run(scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor) -> Any:
         scores, moves, info = scores.detach(), moves.detach(), info.detach()
         _check(name, a, scores, info)
-        boxes = _select_boxes(a, _boxes(a, scores[:, scores.shape[1] // 2 :], moves, info))
+        boxes = _select_boxes(a, _scored_boxes(a, scores[:, scores.shape[1] // 2 :], moves, info))
         images, count, _ = boxes.shape
         number = torch.arange(images, dtype=boxes.dtype, device=boxes.device).view(-1, 1, 1)
         rois = torch.cat([number.expand(-1, count, 1), boxes[..., :4]], -1).view(-1, 5)
@@ -294,7 +294,7 @@ def proposal(a: Any, scores: torch.Tensor, moves: torch.Tensor, info: torch.Tens
 
     Source: Ren et al., "Faster R-CNN", 2015; MXNet 1.9.1 `_contrib_Proposal`.
     """
-    run = _proposer("_contrib_Proposal", a)
+    run = _bind_proposal("_contrib_Proposal", a)
     if scores.shape[0] != 1:
         raise OpError(
             f"_contrib_Proposal: cls_prob holds {scores.shape[0]} images, expected 1;"
@@ -330,4 +330,4 @@ def multi_proposal(a: Any) -> Run:
 
     Source: Ren et al., "Faster R-CNN", 2015; MXNet 1.9.1 `_contrib_MultiProposal`.
     """
-    return _proposer("_contrib_MultiProposal", a)
+    return _bind_proposal("_contrib_MultiProposal", a)

@@ -54,7 +54,7 @@ def adaptive_avg_pooling_2d(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return partial(F.adaptive_avg_pool2d, output_size=pooled_size(a))
 
 
-def _scaled(size: int, scale: float) -> int:
+def _scale_size(size: int, scale: float) -> int:
     """Return size times scale in float32, truncated, as in MXNet."""
     return int(np.float32(scale) * np.float32(size))
 
@@ -67,7 +67,7 @@ def _by_scale(a: Any, spatial: tuple[int, int]) -> tuple[int, int]:
         )
     odd = [1 if a.mode == "odd_scale" and x % 2 else 0 for x in spatial]
     scales = (a.scale_height, a.scale_width)
-    height, width = (_scaled(x - o, s) + o for x, o, s in zip(spatial, odd, scales, strict=True))
+    height, width = (_scale_size(x - o, s) + o for x, o, s in zip(spatial, odd, scales, strict=True))
     return height, width
 
 
@@ -79,7 +79,7 @@ _PARITY: dict[str, Callable[[int], int]] = {
 }
 
 
-def _resized(a: Any, spatial: tuple[int, int], like: Shape) -> tuple[int, int]:
+def _output_size(a: Any, spatial: tuple[int, int], like: Shape) -> tuple[int, int]:
     """Return the output's height and width."""
     if a.mode == "like":
         if like is None or len(like) != 4:
@@ -106,7 +106,7 @@ def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     fixed = a.mode == "size" and a.scale_height is None
     if (a.mode == "like" and ins[1] is None) or (0 in data[2:] and not fixed and a.mode != "like"):
         return [data, *ins[1:]], [unify_input("output", out, (*data[:2], 0, 0), data)]
-    size = _resized(a, (data[2], data[3]), ins[-1])
+    size = _output_size(a, (data[2], data[3]), ins[-1])
     return [data, *ins[1:]], [unify_input("output", out, (*data[:2], *size), data)]
 
 
@@ -147,7 +147,7 @@ def bilinear_resize_2d(a: Any, data: torch.Tensor, like: torch.Tensor | None = N
     """
     corners = a.align_corners
     height, width = data.shape[2:]
-    size = _resized(a, (height, width), None if like is None else tuple(like.shape))
+    size = _output_size(a, (height, width), None if like is None else tuple(like.shape))
     # an axis of one output pixel gets the first pixel of the data; torch would take the middle
     data = data[:, :, : 1 if size[0] == 1 else height, : 1 if size[1] == 1 else width]
     return F.interpolate(data, size, mode="bilinear", align_corners=corners)

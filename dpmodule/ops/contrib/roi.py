@@ -9,7 +9,7 @@ import torch
 
 from ...base import OpError, ShapeError
 from ..attrs import boolean, integer, real
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..math.pointwise import round_half_away
 from ..nn.roi import POOLED_SIZE, image_indices, region_shape_rule
 from ..registry import pure
@@ -27,7 +27,7 @@ def bins_of_group(parts: int, groups: int, device: torch.device) -> torch.Tensor
     return torch.div(torch.arange(parts, device=device) * groups, parts, rounding_mode="floor").int()
 
 
-def _points(
+def _sample_points(
     start: torch.Tensor, step: torch.Tensor, parts: int, grid: torch.Tensor, ratio: int
 ) -> torch.Tensor:
     """Return the coordinates of the samples of each bin of each region along one axis.
@@ -57,7 +57,7 @@ class _RegionAxis:
         self.count = (grid * 2).int()
 
 
-def _all_pairs(
+def _equal_samples(
     base: torch.Tensor, rows: _RegionAxis, columns: _RegionAxis, width: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return index, weight and bag starts of regions with equal numbers of samples."""
@@ -68,7 +68,7 @@ def _all_pairs(
     return index.flatten(), weight.flatten(), equal_bag_starts(bags, size, index.device)
 
 
-def _own_pairs(
+def _ragged_samples(
     base: torch.Tensor, rows: _RegionAxis, columns: _RegionAxis, width: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return index, weight and bag starts of regions with different numbers of samples."""
@@ -139,20 +139,20 @@ def roi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
 
     Source: He et al., "Mask R-CNN", 2017; MXNet 1.9.1 `_contrib_ROIAlign`.
     """
-    (high, wide), scale, ratio = a.pooled_size, single(a.spatial_scale), a.sample_ratio
+    (high, wide), scale, ratio = a.pooled_size, as_float32(a.spatial_scale), a.sample_ratio
     groups = high * wide if a.position_sensitive else 1
     rois = rois.detach().to(torch.float32 if data.dtype == torch.float16 else data.dtype)
     image = image_indices("_contrib_ROIAlign", rois, data.shape[0], _NO_NEGATIVE)
     left, top, width, height = _region_sides(a, rois[:, 1:], scale)
     grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
-    rows = _RegionAxis(_points(top, height / high, high, grid_y, ratio), grid_y, data.shape[2])
-    columns = _RegionAxis(_points(left, width / wide, wide, grid_x, ratio), grid_x, data.shape[3])
+    rows = _RegionAxis(_sample_points(top, height / high, high, grid_y, ratio), grid_y, data.shape[2])
+    columns = _RegionAxis(_sample_points(left, width / wide, wide, grid_x, ratio), grid_x, data.shape[3])
     rows.weight = rows.weight * ((image >= 0) / (grid_y * grid_x))[:, None, None].to(rows.weight.dtype)
     size = data.shape[2] * data.shape[3]
     base = (image.clamp(min=0) * (groups * size))[:, None, None]
     if groups > 1:
         own = torch.arange(groups, dtype=torch.int32, device=data.device) * size
-        index, weight, starts = _own_pairs(base, rows, columns, data.shape[3])
+        index, weight, starts = _ragged_samples(base, rows, columns, data.shape[3])
         bag = torch.repeat_interleave(
             own.repeat(rois.shape[0]),
             torch.diff(starts, append=starts.new_full((1,), index.numel())),
@@ -160,7 +160,7 @@ def roi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
         )
         index = index + bag
     else:
-        pairs = _all_pairs if ratio > 0 else _own_pairs
+        pairs = _equal_samples if ratio > 0 else _ragged_samples
         index, weight, starts = pairs(base, rows, columns, data.shape[3])
     maps = weighted_bags(pixel_table(data, groups), weight, index, starts, high * wide)
     return maps.view(*maps.shape[:2], high, wide)
@@ -194,21 +194,21 @@ def rroi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
     Source: Ma et al., "Arbitrary-oriented scene text detection via rotation proposals", 2018; MXNet 1.9.1
     `_contrib_RROIAlign`, which has no gradient; here `data` has one.
     """
-    (high, wide), scale, ratio = a.pooled_size, single(a.spatial_scale), a.sampling_ratio
+    (high, wide), scale, ratio = a.pooled_size, as_float32(a.spatial_scale), a.sampling_ratio
     rois = rois.detach().to(torch.float32 if data.dtype == torch.float16 else data.dtype)
     image = image_indices("_contrib_RROIAlign", rois, data.shape[0])
     centre_x, centre_y, width, height = (rois[:, 1:5] * scale).unbind(1)
     width, height = width.clamp(min=1.0), height.clamp(min=1.0)
     grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
-    ys = _points(-height / 2.0, height / high, high, grid_y, ratio)[:, :, None, :, None]
-    xs = _points(-width / 2.0, width / wide, wide, grid_x, ratio)[:, None, :, None, :]
+    ys = _sample_points(-height / 2.0, height / high, high, grid_y, ratio)[:, :, None, :, None]
+    xs = _sample_points(-width / 2.0, width / wide, wide, grid_x, ratio)[:, None, :, None, :]
     angle = (rois[:, 5].double() * math.pi / 180.0).to(rois.dtype)
     cosine, sine, right, down = (
         v[:, None, None, None, None] for v in (angle.cos(), angle.sin(), centre_x, centre_y)
     )
     at_x, weight_x = linear_corners(xs * cosine + ys * sine + right, data.shape[3])
     at_y, weight_y = linear_corners(ys * cosine - xs * sine + down, data.shape[2])
-    own = _within(ys.shape[3], grid_y)[:, :, None] & _within(xs.shape[4], grid_x)[:, None, :]
+    own = _sample_mask(ys.shape[3], grid_y)[:, :, None] & _sample_mask(xs.shape[4], grid_x)[:, None, :]
     share = own / (grid_y * grid_x)[:, None, None]
     weight = weight_y[..., :, None] * weight_x[..., None, :] * share[:, None, None, :, :, None, None]
     base = (image * (data.shape[2] * data.shape[3])).view(-1, *[1] * 6)
@@ -219,7 +219,7 @@ def rroi_align(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
     return maps.view(*maps.shape[:2], high, wide)
 
 
-def _within(most: int, grid: torch.Tensor) -> torch.Tensor:
+def _sample_mask(most: int, grid: torch.Tensor) -> torch.Tensor:
     """Return a mask of the samples of each region among `most`."""
     return torch.arange(most, dtype=grid.dtype, device=grid.device) < grid[:, None]
 
@@ -272,7 +272,7 @@ def psroi_pooling(a: Any, data: torch.Tensor, rois: torch.Tensor) -> torch.Tenso
 
     Source: Dai et al., "R-FCN", 2016; MXNet 1.9.1 `_contrib_PSROIPooling`.
     """
-    parts, group, scale = a.pooled_size, a.group_size or a.pooled_size, single(a.spatial_scale)
+    parts, group, scale = a.pooled_size, a.group_size or a.pooled_size, as_float32(a.spatial_scale)
     rois = rois.detach()
     image = image_indices("_contrib_PSROIPooling", rois, data.shape[0])
     height, width = data.shape[2:]

@@ -1,4 +1,4 @@
-"""What image operators share: checks of shapes, random numbers, and a gradient that passes straight_through through."""
+"""Common parts of image operators: shape checks, random numbers, and straight-through gradients."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _AUGMENTS = Onnx(missing="augments training images at random")
 
 
 class _StraightThrough(torch.autograd.Function):
-    """Applies a change and hands the head gradient back as it lies in memory."""
+    """Function of an image whose backward returns the head gradient, reshaped without permuting memory."""
 
     @staticmethod
     def forward(ctx: Any, change: Callable[[Tensor], Tensor], data: Tensor) -> Tensor:
         ctx.like = data.shape, data.dtype
-        found = change(data)
-        return found.clone() if found is data else found
+        changed = change(data)
+        return changed.clone() if changed is data else changed
 
     @staticmethod
     def backward(ctx: Any, *heads: Tensor) -> tuple[Any, ...]:
@@ -37,25 +37,25 @@ _apply: Callable[..., Tensor] = _StraightThrough.apply
 
 
 def straight_through(change: Callable[[Tensor], Tensor], data: Tensor) -> Tensor:
-    """Return an image changed; its gradient is the head gradient as it lies in memory, as MXNet's is."""
+    """Apply a function to an image; backward returns the head gradient in its memory order, as in MXNet."""
     return _apply(change, data)
 
 
 def check_rank(name: str, shape: Shape, ranks: tuple[int, ...] = (3, 4)) -> None:
-    """Refuse data that is neither an image nor, where 4 is among `ranks`, a batch of images."""
+    """Raise an error for data that is not an image or, if 4 is in `ranks`, a batch of images."""
     if shape is not None and len(shape) not in ranks:
-        wanted = "(height, width, channels)" + (", or a batch of such" if 4 in ranks else "")
+        wanted = "(height, width, channels)" + (", or a batch of these" if 4 in ranks else "")
         raise ShapeError(f"{name}: data has shape {shape}, expected {wanted}")
 
 
 def check_channels(name: str, shape: Shape, channels: int) -> None:
-    """Refuse images of other than 1 or 3 channels."""
+    """Raise an error for images without 1 or 3 channels."""
     if shape is not None and channels not in (0, 1, 3):
         raise ShapeError(f"{name}: data of shape {shape} has {channels} channels, expected 1 or 3")
 
 
 def _check_image(name: str, shape: Shape) -> None:
-    """Refuse data that is not one image of 1 or 3 channels."""
+    """Raise an error for data that is not one image with 1 or 3 channels."""
     check_rank(name, shape, (3,))
     if shape is not None:
         check_channels(name, shape, shape[2])
@@ -71,14 +71,14 @@ def _one_image(name: str) -> Infer:
 
 
 def uniform(env: Env, low: float, high: float) -> Tensor:
-    """Draw one number from [low, high), as a tensor without axes."""
+    """Draw one number from [low, high), as a 0-dimensional tensor."""
     return torch.empty((), device=env.device).uniform_(low, high, generator=env.generator)
 
 
 def augment(
     name: str, attrs: dict[str, Attr] | None = None, random: bool = False, onnx: Onnx = _AUGMENTS
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """Declare an operator from one image to another of the same shape and type."""
+    """Declare an operator that maps an image to one of the same shape and type."""
 
     def declare(run: Callable[[Any, Env, Tensor], Tensor]) -> Callable[..., Tensor]:
         @wraps(run)

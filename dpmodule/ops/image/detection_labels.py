@@ -1,4 +1,4 @@
-"""Objects of an image as rows: class, left, top, right, bottom as parts of the image's edges, and whatever follows."""
+"""Object labels as rows: class, then left, top, right, bottom relative to the image size, then other values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...base import FileFormatError
 Labels = np.ndarray[Any, Any]
 
 Box = tuple[float, float, float, float]
-"""Left edge, upper edge, width and height, as parts of the image's."""
+"""Left, top, width and height, relative to the image size."""
 
 
 def parse_objects(labels: Labels) -> tuple[Labels, Labels]:
-    """Return the header of flat labels, and the objects that have an area.
+    """Return the header of flat labels, and the objects with positive area.
 
     Args:
         labels: ``header width, object width, more header ..., objects ...``.
@@ -34,36 +34,36 @@ def parse_objects(labels: Labels) -> tuple[Labels, Labels]:
 
 
 def has_area(rows: Labels) -> Labels:
-    """Say of each object whether it has an area."""
-    found: Labels = (rows[:, 3] > rows[:, 1]) & (rows[:, 4] > rows[:, 2])
-    return found
+    """Return a mask of the objects with positive area."""
+    mask: Labels = (rows[:, 3] > rows[:, 1]) & (rows[:, 4] > rows[:, 2])
+    return mask
 
 
 def mirror_objects(rows: Labels) -> None:
-    """Mirror objects left to right, in place."""
+    """Mirror objects horizontally, in place."""
     left = rows[:, 1].copy()
     rows[:, 1] = 1.0 - rows[:, 3]
     rows[:, 3] = 1.0 - left
 
 
 def areas(rows: Labels) -> Labels:
-    """Return the areas of objects, 0 where right or bottom come first."""
+    """Return the areas of objects; 0 if right < left or bottom < top."""
     return _product_of_sides(rows[:, 1:3], rows[:, 3:5])
 
 
 def common_areas(rows: Labels, low: Any, high: Any) -> Labels:
-    """Return the area that each object shares with the box from `low`, (left, top), to `high`, (right, bottom)."""
+    """Return each object's intersection area with the box from `low`, (left, top), to `high`, (right, bottom)."""
     return _product_of_sides(np.maximum(rows[:, 1:3], low), np.minimum(rows[:, 3:5], high))
 
 
 def _product_of_sides(low: Labels, high: Labels) -> Labels:
     sides = np.maximum(0, high - low)
-    found: Labels = sides[:, 0] * sides[:, 1]
-    return found
+    products: Labels = sides[:, 0] * sides[:, 1]
+    return products
 
 
 def project(rows: Labels, box: Box) -> Labels:
-    """Return objects with their places within a box, cut at its edges."""
+    """Return objects with coordinates relative to a box, clipped to it."""
     x, y, width, height = box
     out = rows.copy()
     out[:, 1] = np.maximum(0, (rows[:, 1] - x) / width)

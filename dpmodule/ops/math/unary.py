@@ -1,4 +1,4 @@
-"""Functions of one array, element by element."""
+"""Elementwise functions of one array."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _cube_root(x: torch.Tensor) -> torch.Tensor:
 
 
 def _gamma(x: torch.Tensor) -> torch.Tensor:
-    # exp(lgamma) is |gamma|; left of zero the sign alternates, and whole numbers are poles
+    # exp(lgamma) is |gamma|; below zero the sign alternates, and integers are poles
     floor = torch.floor(x)
     sign = torch.where(x < 0, 1.0 - 2.0 * torch.remainder(floor, 2.0), 1.0)
     sign = torch.where((x < 0) & (x == floor), math.nan, sign)
@@ -57,11 +57,11 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     ),
     "ceil": (torch.ceil, "Round up; the gradient is 0", Onnx("Ceil", builder="whole")),
     "floor": (torch.floor, "Round down; the gradient is 0", Onnx("Floor", builder="whole")),
-    "trunc": (torch.trunc, "Cut the fraction off; the gradient is 0", Onnx(builder="trunc")),
+    "trunc": (torch.trunc, "Truncate the fraction; the gradient is 0", Onnx(builder="trunc")),
     "fix": (torch.trunc, "Round towards 0; the gradient is 0", Onnx(builder="trunc")),
     "square": (torch.square, "Return the square", Onnx(builder="square")),
     "sqrt": (keep_type(torch.sqrt), "Return the square root", Onnx("Sqrt")),
-    "rsqrt": (keep_type(torch.rsqrt), "Return one over the square root", Onnx(builder="rsqrt")),
+    "rsqrt": (keep_type(torch.rsqrt), "Return 1 / sqrt(x)", Onnx(builder="rsqrt")),
     "cbrt": (
         keep_type(with_gradient(_cube_root, lambda x, y: 1.0 / (3.0 * y * y))),
         "Return the real cube root",
@@ -90,11 +90,11 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     "arcsinh": (keep_type(torch.asinh), "Return the inverse hyperbolic sine", Onnx("Asinh")),
     "arccosh": (keep_type(torch.acosh), "Return the inverse hyperbolic cosine", Onnx("Acosh")),
     "arctanh": (keep_type(torch.atanh), "Return the inverse hyperbolic tangent", Onnx("Atanh")),
-    "degrees": (keep_type(torch.rad2deg), "Turn radians into degrees", Onnx(builder="degrees")),
-    "radians": (keep_type(torch.deg2rad), "Turn degrees into radians", Onnx(builder="radians")),
+    "degrees": (keep_type(torch.rad2deg), "Convert radians to degrees", Onnx(builder="degrees")),
+    "radians": (keep_type(torch.deg2rad), "Convert degrees to radians", Onnx(builder="radians")),
     "gamma": (
         keep_type(_gamma),
-        "Return the gamma function, NaN at negative whole numbers",
+        "Return the gamma function, NaN at negative integers",
         Onnx(builder="gamma"),
     ),
     "gammaln": (
@@ -113,7 +113,7 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     "relu": (relu, "Return max(x, 0); its gradient at 0 is 0, at NaN it is NaN", Onnx("Relu")),
     "sigmoid": (keep_type(torch.sigmoid), "Return 1 / (1 + exp(-x))", Onnx("Sigmoid")),
     "softsign": (keep_type(F.softsign), "Return x / (1 + |x|)", Onnx("Softsign")),
-    "logical_not": (_logical_not, "Return 1 where an element is 0, else 0", Onnx(builder="logical_not")),
+    "logical_not": (_logical_not, "Return 1 if an element is 0, else 0", Onnx(builder="logical_not")),
     "zeros_like": (
         torch.zeros_like,
         "Return zeros of the shape and type of `data`",
@@ -135,7 +135,7 @@ def _describe(name: str, sentence: str) -> str:
 
 Shape:
     data: any shape.
-    returns: the shape and dtype of `data`; integer types cut the fraction.
+    returns: the shape and dtype of `data`; integer types truncate fractions.
 
 Source: MXNet 1.9.1 `{name}`.
 """
@@ -161,7 +161,7 @@ declare(
     "_copy",
     _identity,
     [arg("data", ROWS)],
-    doc=_describe("identity", "Return `data` as it is"),
+    doc=_describe("identity", "Return `data` unchanged"),
     aliases=("identity",),
     infer=same,
     view=True,
@@ -171,7 +171,7 @@ declare(
     "BlockGrad",
     torch.detach,
     [arg("data", ROWS)],
-    doc=_describe("BlockGrad", "Return `data` as it is and let no gradient through"),
+    doc=_describe("BlockGrad", "Return `data` unchanged and block its gradient"),
     aliases=("stop_gradient", "_sparse_stop_gradient"),
     infer=same,
     view=True,
@@ -198,12 +198,12 @@ Source: MXNet 1.9.1 `_identity_with_attr_like_rhs`.
 @bound(
     "clip",
     [arg("data", ROWS)],
-    {"a_min": Attr(real, "smallest value"), "a_max": Attr(real, "largest value")},
+    {"a_min": Attr(real, "minimum"), "a_max": Attr(real, "maximum")},
     aliases=("_sparse_clip",),
     infer=same,
 )
 def clip(a: Any) -> Elementwise:
-    """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0.
+    """Clip each element to [a_min, a_max]; the gradient is 1 inside and at both ends, else 0.
 
     Shape:
         data: any shape.
@@ -226,13 +226,13 @@ def clip(a: Any) -> Elementwise:
     "smooth_l1",
     [arg("data", ROWS)],
     {
-        "scalar": Attr(optional(real), "s; the square part ends at 1 / s^2, and None means 1", 1.0),
+        "scalar": Attr(optional(real), "s; the function is quadratic up to 1 / s^2; None means 1", 1.0),
         "is_int": Attr(boolean, "accepted and ignored", True),
     },
     infer=same,
 )
 def smooth_l1(a: Any) -> Elementwise:
-    """Return (s x)^2 / 2 where |x| < 1 / s^2, and |x| - 1 / (2 s^2) elsewhere.
+    """Return (s x)^2 / 2 if |x| < 1 / s^2, else |x| - 1 / (2 s^2).
 
     Shape:
         data: any shape.
@@ -243,7 +243,7 @@ def smooth_l1(a: Any) -> Elementwise:
     squared = (1.0 if a.scalar is None else a.scalar) ** 2
 
     def smooth_l1(x: torch.Tensor) -> torch.Tensor:
-        if not x.is_floating_point():  # in MXNet s^2 is a whole number here, too
+        if not x.is_floating_point():  # in MXNet s^2 is an integer here, too
             end = 1.0 / int(squared) if int(squared) else math.inf
             size = x.double().abs()
             inside = 0.0 * size if end == math.inf else 0.5 * size * size / end
@@ -261,7 +261,7 @@ def smooth_l1(a: Any) -> Elementwise:
     onnx=Onnx("HardSigmoid", {"alpha": "alpha", "beta": "beta"}),
 )
 def hard_sigmoid(a: Any) -> Elementwise:
-    """Return alpha * x + beta limited to 0..1; the gradient is alpha strictly inside, else 0.
+    """Return alpha * x + beta clipped to [0, 1]; the gradient is alpha strictly inside, else 0.
 
     Shape:
         data: any shape.

@@ -1,9 +1,9 @@
-"""The last dense layer of a large vocabulary with its softmax and the gradient of both, some rows at a time.
+"""Output layer and softmax of a large vocabulary, and their gradients, computed in chunks of rows.
 
-The scores of all rows together, and the gradient there, are the largest tensors of a language model: tens of megabytes
-that are written once, read once or twice, and leave every cache in between. Above some 32 MB the C library also takes
-each of them from the operating system and gives it back, which costs as much as the arithmetic. A block of rows at a
-time stays in the cache, and only the probabilities, which users see, exist as a whole.
+The scores of all rows and their gradient are the largest tensors of a language model: tens of megabytes that are
+written once and read once or twice, and do not fit any cache. Above some 32 MB the C library also allocates each of
+them from the operating system, which costs as much as the arithmetic. A chunk of rows fits the cache, and only the
+probabilities, which users see, are stored as a whole.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .linear import linear, use_onednn
 from .softmax import label_scale, softmax_output, softmax_output_grad
 
 _MIN_SCORES = 2**20
-"""Scores below which all rows are done at once: 4 MB stay in the cache as they are."""
+"""Number of scores below which rows are not chunked, since 4 MB fit the cache."""
 _CHUNK_SCORES = 3 * 2**20
-"""About how many scores a block has; twice this must stay below what glibc takes from the system, 32 MB."""
-_MOST_ROWS, _LEAST_ROWS = 256, 64
-"""Rows of a block: with fewer, the products are slower; with more, nothing is gained."""
+"""Approximate number of scores of a chunk; twice this must be below 32 MB, glibc's mmap threshold."""
+_MAX_ROWS, _MIN_ROWS = 256, 64
+"""Limits of the rows of a chunk: fewer make the products slower, more gain nothing."""
 _FLOATS = frozenset([torch.float32, torch.float64])
 
 
 class ChunkedSoftmax(NamedTuple):
-    """What a step that runs both layers is fixed to.
+    """Fixed arguments of a step that runs both layers.
 
     Attributes:
         softmax: attributes of the `SoftmaxOutput`, without multi_output, smooth_alpha and out_grad.
@@ -41,12 +41,12 @@ class ChunkedSoftmax(NamedTuple):
 
 
 def _use_chunks(data: torch.Tensor, weight: torch.Tensor, label: torch.Tensor) -> bool:
-    """Return True if blocks pay, and labels are class numbers, one for each row."""
+    """Return True if chunks are faster, and labels are class indices, one per row."""
     rows = data.shape[0]
     return (
         data.is_cpu
         and rows * weight.shape[0] >= _MIN_SCORES
-        and rows > _LEAST_ROWS
+        and rows > _MIN_ROWS
         and data.dtype in _FLOATS
         and weight.dtype is data.dtype
         and label.numel() == rows
@@ -55,17 +55,16 @@ def _use_chunks(data: torch.Tensor, weight: torch.Tensor, label: torch.Tensor) -
 
 
 def _rows_per_chunk(classes: int) -> int:
-    """Return how many rows a block has; the last one may have fewer.
+    """Return the number of rows of a chunk; the last chunk may have fewer.
 
-    Always the same number: all batches then use the same compiled products, and blocks of memory that are freed fit
-    the next ones.
+    The number is constant, so that all batches use the same compiled products and freed memory fits the next chunks.
     """
-    most = _CHUNK_SCORES // classes // _LEAST_ROWS * _LEAST_ROWS
-    return max(min(most, _MOST_ROWS), _LEAST_ROWS)
+    most = _CHUNK_SCORES // classes // _MIN_ROWS * _MIN_ROWS
+    return max(min(most, _MAX_ROWS), _MIN_ROWS)
 
 
 def _chunks(rows: int, classes: int) -> Iterator[slice]:
-    """Return the blocks of some rows."""
+    """Return the chunks of rows."""
     step = _rows_per_chunk(classes)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
@@ -80,7 +79,7 @@ def _probabilities(
 
 
 def _take_memory(env: Env) -> torch.Tensor | None:
-    """Take the memory offered for the result away."""
+    """Return the memory offered for the result and remove it from `env`."""
     memory, env.memory = env.memory, None
     return memory
 
@@ -94,28 +93,28 @@ def _memory_or_new(memory: torch.Tensor | None, data: torch.Tensor, classes: int
 
 
 def _round_rows_up(rows: int) -> int:
-    """Return the next size of which there are few: how many rows are padding changes from batch to batch."""
-    return -(-rows // _LEAST_ROWS) * _LEAST_ROWS
+    """Round a number of rows up, for few distinct sizes although the amount of padding varies between batches."""
+    return -(-rows // _MIN_ROWS) * _MIN_ROWS
 
 
 class _Gradients:
-    """Adds up the gradients of a dense layer, block by block."""
+    """Sum of the gradients of a dense layer over chunks."""
 
     def __init__(self, wanted: tuple[bool, bool, bool], data: torch.Tensor, weight: torch.Tensor) -> None:
         self.data, self.weight = data, weight
         self.for_data = torch.zeros_like(data) if wanted[0] else None
         self.for_bias = weight.new_zeros(weight.shape[0]) if wanted[2] else None
-        # what oneDNN does fast is the transposed product, of which only the small factor is copied
+        # oneDNN is fast for the transposed product, of which only the small factor is copied
         self.turned = use_onednn(data, weight)
         shape = weight.shape[::-1] if self.turned else weight.shape
         self.for_weight = weight.new_zeros(shape) if wanted[1] else None
 
     def add(self, rows: torch.Tensor, grad: torch.Tensor) -> None:
-        """Add what a block gives.
+        """Add the gradients of a chunk.
 
         Args:
-            rows: (n,), which rows of the data it has.
-            grad: (m, classes), the gradient there; zero in rows from n on.
+            rows: (n,), indices of its rows of the data.
+            grad: (m, classes), the gradient of the scores; zero from row n on.
         """
         if self.for_bias is not None:
             self.for_bias.add_(grad.sum(0))
@@ -138,10 +137,10 @@ class _Gradients:
 def _score_gradients(
     a: Any, out: torch.Tensor, label: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield rows, and the gradient of their scores, in memory that the next ones overwrite.
+    """Yield row indices and the gradient of their scores, in memory that is reused.
 
-    Rows whose label is ignored, the padding of a batch, have none and are left out. Rows of zeros follow the last
-    ones.
+    Rows with an ignored label, the padding of a batch, have no gradient and are omitted. Zero rows follow the last
+    rows.
     """
     classes = label.reshape(-1).long()
     scale = label_scale(a, classes, out)
@@ -162,7 +161,7 @@ def _score_gradients(
 
 
 class _ChunkedFunction(torch.autograd.Function):
-    """Records both layers as one: takes the probabilities as its gradient, and makes from them what backward is."""
+    """Autograd function of both layers; its incoming gradient is the probabilities, from which backward starts."""
 
     @staticmethod
     def forward(
@@ -175,7 +174,7 @@ class _ChunkedFunction(torch.autograd.Function):
         out: torch.Tensor,
     ) -> torch.Tensor:
         ctx.save_for_backward(data, weight)
-        ctx.label, ctx.a = label, a  # a label written before backward counts as it then is
+        ctx.label, ctx.a = label, a  # a label changed before backward counts with its new value
         _probabilities(data, weight, bias, out)
         return data.new_zeros(()).expand(1, *out.shape)
 
@@ -190,7 +189,7 @@ class _ChunkedFunction(torch.autograd.Function):
 def _inputs(
     fixed: ChunkedSoftmax, data: torch.Tensor, rest: tuple[torch.Tensor, ...]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor]:
-    """Return data of two axes, weight, bias and label."""
+    """Return data as a matrix, weight, bias and label."""
     weight, label = rest[0], rest[-1]
     bias = rest[1].reshape(-1) if fixed.has_bias else None
     return data if data.dim() == 2 else flat_from(data, 1), weight, bias, label
@@ -199,17 +198,17 @@ def _inputs(
 def train_chunked(
     fixed: ChunkedSoftmax, env: Env, data: torch.Tensor, *rest: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Run a dense layer and its softmax, so that backward can start below the softmax.
+    """Run a dense layer and its softmax; backward starts before the softmax.
 
     Args:
-        env: device; the memory to use, if there is some.
+        env: device, and optionally memory for the result.
         data: (N, ...).
-        rest: weight (M, K), bias (M,) if there is one, and label (N,).
+        rest: weight (M, K), optionally bias (M,), and label (N,).
 
     Returns:
-        Where backward starts, and the probabilities (N, M). The first has one axis more, and stands for the scores
-        without having them, where rows are done in blocks: the gradient to start with is the probabilities then,
-        see `chunked_head_gradient`. Else it is the scores.
+        The root of backward and the probabilities (N, M). Without chunks, the root is the scores. With chunks, it is a
+        placeholder of the scores with one more axis, and the initial gradient is the probabilities, see
+        `chunked_head_gradient`.
     """
     memory = _take_memory(env)
     rows, weight, bias, label = _inputs(fixed, data, rest)
@@ -222,17 +221,17 @@ def train_chunked(
 
 
 def predict_chunked(fixed: ChunkedSoftmax, env: Env, data: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-    """Run a dense layer and its softmax where no backward follows; see `train_chunked`."""
+    """Run a dense layer and its softmax without backward; see `train_chunked`."""
     memory = _take_memory(env)
     rows, weight, bias, label = _inputs(fixed, data, rest)
     if not _use_chunks(rows, weight, label):
-        found: torch.Tensor = softmax_output(fixed.softmax, env, fixed.dense(data, *rest[:-1]), label)
-        return found
+        probabilities: torch.Tensor = softmax_output(fixed.softmax, env, fixed.dense(data, *rest[:-1]), label)
+        return probabilities
     return _probabilities(rows, weight, bias, _memory_or_new(memory, rows, weight.shape[0]))
 
 
 def chunked_head_gradient(
     a: Any, env: Env, out: torch.Tensor, root: torch.Tensor, label: torch.Tensor
 ) -> torch.Tensor:
-    """Return the gradient with which backward starts at the first result of `train_chunked`."""
+    """Return the initial gradient of backward at the first result of `train_chunked`."""
     return out.unsqueeze(0) if root.dim() == 3 else softmax_output_grad(a, env, out, root, label)

@@ -1,4 +1,4 @@
-"""What layers share: parameters from data, the batch axis both ways, windows, channels-last layouts."""
+"""Shape helpers of layers: inference of parameters, window sizes, and channels-last layouts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..spec import Infer, Shapes
 
 
 def flat_from(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return a tensor with all axes from one on as one, as dense layers see rows.
+    """Flatten all axes from `axis` on, as a dense layer does.
 
     Args:
         x: (d0, ..., d_axis, ...), or (d0, ..., d_(axis - 1)), which gets a last axis of length 1.
@@ -23,10 +23,10 @@ def flat_from(x: torch.Tensor, axis: int) -> torch.Tensor:
 
 
 def unify_input(name: str, have: Shape, want: Shape, data: Shape) -> Shape:
-    """Merge the shape of an input with what the data demands.
+    """Merge the known shape of an input with the one required by the data.
 
     Args:
-        have: what is known about it, with 0 and None for the unknown.
+        have: the known shape, with 0 and None for unknown.
         data: the data's shape.
     """
     try:
@@ -36,7 +36,7 @@ def unify_input(name: str, have: Shape, want: Shape, data: Shape) -> Shape:
 
 
 def kernel_rank(a: Any, data: tuple[int, ...]) -> int:
-    """Return over how many axes of the data a layer's kernel goes."""
+    """Return the number of spatial axes of a layer's kernel."""
     rank = len(a.kernel)
     if not 1 <= rank <= 3:
         raise ShapeError(f"kernel is {a.kernel}, expected 1, 2 or 3 values")
@@ -46,7 +46,7 @@ def kernel_rank(a: Any, data: tuple[int, ...]) -> int:
 
 
 def grouped_channels(a: Any, data: tuple[int, ...]) -> int:
-    """Return how many channels the data of a convolution has, either way round."""
+    """Return the number of channels of a convolution's data in any layout."""
     kernel_rank(a, data)
     channels = to_first(data, channels_last(a.layout))[1]
     if a.num_filter % a.num_group or channels % a.num_group:
@@ -62,12 +62,12 @@ def layer(
     params: Callable[[Any, tuple[int, ...]], Sequence[tuple[int, ...]]],
     output: Callable[[Any, tuple[int, ...]], tuple[int, ...]],
 ) -> Infer:
-    """Make the rule of a layer whose data and output share axis 0 and whose data gives all other shapes.
+    """Return the shape rule of a layer whose data and output share axis 0 and whose data determine all other shapes.
 
-    Unknown dimensions (0) stay unknown where they matter: a batch size may come later, also from the output.
+    Unknown dimensions (0) stay unknown: the batch size may become known later, also from the output.
 
     Args:
-        params: ``(a, data) -> shapes`` of those inputs; more than there are inputs is fine.
+        params: ``(a, data) -> shapes`` of these inputs; additional shapes are ignored.
         output: ``(a, data) -> shape``.
     """
 
@@ -85,7 +85,7 @@ def layer(
 
 
 def per_axis(values: tuple[int, ...], rank: int, default: int, name: str) -> tuple[int, ...]:
-    """Return one value per spatial axis, or the default on all of them if none were given."""
+    """Return one value per spatial axis, or the default for all axes if `values` is empty."""
     if not values:
         return (default,) * rank
     if len(values) != rank:
@@ -94,11 +94,11 @@ def per_axis(values: tuple[int, ...], rank: int, default: int, name: str) -> tup
 
 
 def window_size(size: int, kernel: int, stride: int, pad: int, up: bool = False) -> int:
-    """Return how many windows fit an axis; 0 (unknown) stays 0.
+    """Return the number of windows along an axis; 0 (unknown) stays 0.
 
     Args:
         size: elements on the axis.
-        kernel: window length, dilation included.
+        kernel: window length including dilation.
     """
     if not size:
         return 0
@@ -109,7 +109,7 @@ def window_size(size: int, kernel: int, stride: int, pad: int, up: bool = False)
 
 
 def channels_last(layout: str | None) -> bool:
-    """Return True if a layout such as NHWC keeps the channels on the last axis."""
+    """Return True if a layout such as NHWC has the channels last."""
     return layout is not None and layout.endswith("C")
 
 
@@ -124,11 +124,11 @@ def to_last(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
 
 
 def through_first(function: Callable[..., torch.Tensor], count: int) -> Callable[..., torch.Tensor]:
-    """Wrap a channels-first function for channels-last tensors; no memory is moved on the way in.
+    """Wrap a channels-first function for channels-last tensors, without copying the inputs.
 
     Args:
         function: ``(*tensors) -> tensor``, channels on axis 1.
-        count: how many of the leading tensors have their channels on the last axis.
+        count: number of leading tensors with channels on the last axis.
     """
 
     def call(*tensors: torch.Tensor) -> torch.Tensor:

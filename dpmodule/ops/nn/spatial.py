@@ -1,4 +1,4 @@
-"""Sampling of images at moved places: grids, the bilinear sampler, the spatial transformer; enlarging and cutting."""
+"""Grid generation, bilinear sampling, spatial transformers, upsampling and cropping."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ from .layer_shapes import unify_input
 _CUDNN_OFF = Attr(optional(boolean), "accepted and ignored", None)
 
 
-def _target(a: Any) -> tuple[int, int]:
+def _target_size(a: Any) -> tuple[int, int]:
     """Return the grid's height and width."""
     if len(a.target_shape) != 2 or min(a.target_shape) < 1:
-        raise OpError(f"target_shape is {a.target_shape}, expected a height and a width from 1")
+        raise OpError(f"target_shape is {a.target_shape}, expected a positive height and width")
     return a.target_shape[0], a.target_shape[1]
 
 
 def _axes(height: int, width: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return x of every column, (1, W), and y of every row, (H, 1), from -1 to 1."""
+    """Return x of the columns, (1, W), and y of the rows, (H, 1), from -1 to 1."""
     x, y = (torch.linspace(-1, 1, n, dtype=like.dtype, device=like.device) for n in (width, height))
     return x[None, :], y[:, None]
 
 
 def _affine(target: tuple[int, int], theta: torch.Tensor) -> torch.Tensor:
-    """Return the places (N, 2, H, W) that affine maps (N, 6) give to the points of a grid."""
+    """Return the grid (N, 2, H, W) transformed by affine maps (N, 6)."""
     x, y = _axes(*target, theta)
     t = theta.reshape(-1, 2, 3, 1, 1)
     return t[:, :, 0] * x + t[:, :, 1] * y + t[:, :, 2]
 
 
 def _warp(flow: torch.Tensor) -> torch.Tensor:
-    """Return the places (N, 2, H, W) of pixels moved by a flow in pixels."""
+    """Return the coordinates (N, 2, H, W) of pixels moved by a flow in pixels."""
     height, width = flow.shape[2:]
     x, y = (torch.arange(n, dtype=flow.dtype, device=flow.device) for n in (width, height))
     moved = flow[:, 0] + x, flow[:, 1] + y[:, None]
-    halves = (((n - 1) / 2) or torch.inf for n in (width, height))  # a single pixel lies at -1
-    return torch.stack([place / half for place, half in zip(moved, halves, strict=True)], 1) - 1
+    halves = (((n - 1) / 2) or torch.inf for n in (width, height))  # a single pixel is at -1
+    return torch.stack([coordinates / half for coordinates, half in zip(moved, halves, strict=True)], 1) - 1
 
 
 def _sample(data: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
-    """Interpolate images at places (N, 2, H, W); beyond the image lie zeros."""
+    """Interpolate images at coordinates (N, 2, H, W), with zeros outside of the image."""
     return _sample_at("bilinear", "zeros", True, data, grid.movedim(1, -1))
 
 
 def _sample_at(
-    mode: str, padding: str, align_corners: bool, data: torch.Tensor, places: torch.Tensor
+    mode: str, padding: str, align_corners: bool, data: torch.Tensor, coordinates: torch.Tensor
 ) -> torch.Tensor:
-    """Interpolate images at places (N, H, W, 2)."""
+    """Interpolate images at coordinates (N, H, W, 2)."""
     if data.dtype in HALF and data.device.type == "cpu":
         # torch has no half-precision kernel on the CPU
-        return F.grid_sample(data.float(), places.float(), mode, padding, align_corners).to(data.dtype)
-    return F.grid_sample(data, places, mode, padding, align_corners)
+        return F.grid_sample(data.float(), coordinates.float(), mode, padding, align_corners).to(data.dtype)
+    return F.grid_sample(data, coordinates, mode, padding, align_corners)
 
 
 def _grid_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -72,16 +72,14 @@ def _grid_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         return [data], [data]
     rows = (data or out or (0,))[0] or (out[0] if out else 0)
     data = unify_input("data", data, (rows, 6), data)
-    return [data], [unify_input("output", out, (rows, 2, *_target(a)), data)]
+    return [data], [unify_input("output", out, (rows, 2, *_target_size(a)), data)]
 
 
 @bound(
     "GridGenerator",
     [arg("data", ROWS)],
     {
-        "transform_type": Attr(
-            choice("affine", "warp"), "what the data are: affine maps, or a flow in pixels"
-        ),
+        "transform_type": Attr(choice("affine", "warp"), "kind of data: affine maps, or a flow in pixels"),
         "target_shape": Attr(shape, "affine: the grid's (height, width)", (0, 0)),
     },
     hidden=1,
@@ -89,20 +87,20 @@ def _grid_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx(builder="grid_generator"),
 )
 def grid_generator(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Make the places where `BilinearSampler` reads, in units in which the image reaches from -1 to 1.
+    """Return the sampling grid of `BilinearSampler`, in coordinates from -1 to 1 over the image.
 
     Shape:
-        data: affine: (N, 6), the rows of a 2 x 3 matrix that maps (x, y, 1); warp: (N, 2, H, W), what is added
-            to x and y of every pixel.
+        data: affine: (N, 6), the rows of a 2 x 3 matrix that maps (x, y, 1); warp: (N, 2, H, W), offsets of x
+            and y of every pixel.
         output: (N, 2, H, W), x then y; H and W are target_shape, or those of the flow.
 
     Raises:
         OpError: affine without a target shape.
 
     Source: Jaderberg et al., "Spatial transformer networks", 2015; MXNet 1.9.1 `GridGenerator`. A grid one pixel
-    wide or high lies at -1, where MXNet gives NaN.
+    wide or high is at -1, where MXNet gives NaN.
     """
-    return _warp if a.transform_type == "warp" else partial(_affine, _target(a))
+    return _warp if a.transform_type == "warp" else partial(_affine, _target_size(a))
 
 
 def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -126,11 +124,11 @@ def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx("GridSample", builder="bilinear_sampler"),
 )
 def bilinear_sampler(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Read images at the places of a grid, with bilinear interpolation; beyond the image lie zeros.
+    """Sample images at the points of a grid, with bilinear interpolation and zeros outside of the image.
 
     Shape:
         data: (N, C, H, W).
-        grid: (N, 2, h, w), x then y, in units in which the centres of the corner pixels lie at -1 and 1.
+        grid: (N, 2, h, w), x then y; the centers of the corner pixels are at -1 and 1.
         output: (N, C, h, w).
 
     Source: Jaderberg et al., "Spatial transformer networks", 2015; MXNet 1.9.1 `BilinearSampler`.
@@ -155,16 +153,16 @@ def _grid_sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data", ROWS), arg("grid", ROWS)],
     {
         "mode": Attr(choice("bilinear", "nearest", "bicubic"), "kind of interpolation", "bilinear"),
-        "padding_mode": Attr(choice("zeros", "border", "reflection"), "what lies beyond the image", "zeros"),
+        "padding_mode": Attr(choice("zeros", "border", "reflection"), "values outside of the image", "zeros"),
         "align_corners": Attr(
-            boolean, "whether -1 and 1 are the centres of the corner pixels, not their edges", False
+            boolean, "let -1 and 1 be the centers of the corner pixels instead of their edges", False
         ),
     },
     infer=_grid_sample_infer,
     onnx=Onnx("GridSample", builder="grid_sample"),
 )
 def grid_sample(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Read images at the places of a grid.
+    """Sample images at the points of a grid.
 
     Shape:
         data: (N, C, H, W).
@@ -178,7 +176,7 @@ def grid_sample(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
 
 def _transformer_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, loc, out = ins[0], ins[1], outs[0]
-    target = _target(a)
+    target = _target_size(a)
     rows = next((s[0] for s in (data, loc, out) if s and s[0]), 0)
     loc = unify_input("loc", loc, (rows, 6), data)
     if data is None:
@@ -203,19 +201,19 @@ def _transformer_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx(builder="spatial_transformer"),
 )
 def spatial_transformer(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Move, turn and scale each image by an affine map that a network found; beyond the image lie zeros.
+    """Transform each image by an affine map, with zeros outside of the image.
 
     Shape:
         data: (N, C, H, W).
-        loc: (N, 6), the rows of a 2 x 3 matrix that maps a place (x, y, 1) of the output to one of the data.
+        loc: (N, 6), the rows of a 2 x 3 matrix that maps output coordinates (x, y, 1) to data coordinates.
         output: (N, C, *target_shape).
 
     Raises:
-        OpError: no target shape.
+        OpError: there is no target shape.
 
     Source: Jaderberg et al., "Spatial transformer networks", 2015; MXNet 1.9.1 `SpatialTransformer`.
     """
-    target = _target(a)
+    target = _target_size(a)
     return lambda data, loc: _sample(data, _affine(target, loc))
 
 
@@ -225,11 +223,11 @@ def _bilinear_weight(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _channels(a: Any, ins: list[Shape]) -> int:
-    """Return the output's channels; 0 where an input's are unknown."""
+    """Return the output's number of channels; 0 if an input's is unknown."""
     if a.sample_type == "bilinear" or a.multi_input_mode == "sum":
         return next((s[1] for s in ins[:1] if s), 0)
-    found = [s[1] if s else 0 for s in ins]
-    return sum(found) if all(found) else 0
+    counts = [s[1] if s else 0 for s in ins]
+    return sum(counts) if all(counts) else 0
 
 
 def _infer_upsampling(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -259,11 +257,13 @@ def _bilinear(scale: int, data: torch.Tensor, weight: torch.Tensor) -> torch.Ten
 @op(
     "UpSampling",
     attrs={
-        "scale": Attr(integer(low=1), "factor by which the first input grows"),
+        "scale": Attr(integer(low=1), "scale of the first input"),
         "num_filter": Attr(integer(low=0), "number of channels, for bilinear", 0),
         "sample_type": Attr(choice("bilinear", "nearest"), "interpolation"),
-        "multi_input_mode": Attr(choice("concat", "sum"), "nearest: how several inputs become one", "concat"),
-        "num_args": Attr(integer(low=1), "number of inputs, filled in by the call", 1),
+        "multi_input_mode": Attr(
+            choice("concat", "sum"), "nearest: how several inputs are combined", "concat"
+        ),
+        "num_args": Attr(integer(low=1), "number of inputs; set by the call", 1),
         "workspace": Attr(integer(low=0), "accepted and ignored", 512),
     },
     variadic=Variadic(
@@ -281,9 +281,9 @@ def upsampling(a: Any, env: Env, *inputs: torch.Tensor) -> torch.Tensor:
     """Enlarge images by repeating pixels, or by a transposed convolution with a bilinear weight.
 
     Shape:
-        inputs: nearest: (N, C, H, W), brought to one size by whole factors, then joined along channels or
+        inputs: nearest: (N, C, H, W), scaled to one size by integer factors, then concatenated along channels or
             summed. bilinear: data (N, C, H, W) and weight (C, 1, K, K) with ``K = 2 * scale - scale % 2``.
-        output: (N, C, scale * H, scale * W); C the sum of all channels for "concat".
+        output: (N, C, scale * H, scale * W); C is the sum of all channels for "concat".
 
     Source: MXNet 1.9.1 `UpSampling`.
     """
@@ -297,10 +297,10 @@ def upsampling(a: Any, env: Env, *inputs: torch.Tensor) -> torch.Tensor:
 
 
 def _crop_size(a: Any, like: Shape) -> tuple[int, int]:
-    """Return height and width of the part; 0 where they are unknown."""
+    """Return height and width of the crop; 0 if unknown."""
     if a.num_args == 1:
         if len(a.h_w) != 2 or min(a.h_w) < 1:
-            raise OpError(f"h_w is {a.h_w}, expected a height and a width from 1 for one input")
+            raise OpError(f"h_w is {a.h_w}, expected a positive height and width for one input")
         return a.h_w[0], a.h_w[1]
     if like is None:
         return 0, 0
@@ -309,15 +309,15 @@ def _crop_size(a: Any, like: Shape) -> tuple[int, int]:
     return like[2], like[3]
 
 
-def _corner(a: Any, spatial: tuple[int, ...], part: tuple[int, int]) -> tuple[int, int]:
-    """Return the first row and column of the part."""
-    room = [0 if not x or not n else x - n for x, n in zip(spatial, part, strict=True)]
+def _corner(a: Any, spatial: tuple[int, ...], size: tuple[int, int]) -> tuple[int, int]:
+    """Return the first row and column of the crop."""
+    room = [0 if not x or not n else x - n for x, n in zip(spatial, size, strict=True)]
     offset = (room[0] // 2, room[1] // 2) if a.center_crop else a.offset
     if len(offset) != 2 or min(room) < 0:
-        raise ShapeError(f"offset {offset} and part {part}, expected two numbers each, within {spatial}")
+        raise ShapeError(f"offset {offset} and size {size}, expected two numbers each, within {spatial}")
     if any(not 0 <= o <= r for o, r, x in zip(offset, room, spatial, strict=True) if x):
         raise ShapeError(
-            f"offset is {offset}, expected from (0, 0) to {tuple(room)} to cut {part} out of {spatial}"
+            f"offset is {offset}, expected from (0, 0) to {tuple(room)} to crop {size} from {spatial}"
         )
     return offset[0], offset[1]
 
@@ -326,27 +326,27 @@ def _infer_crop(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if len(ins) > 2:
         raise OpError(
-            f"num_args is {len(ins)}, expected 1 (data) or 2 (data and what it becomes as large as)"
+            f"num_args is {len(ins)}, expected 1 (data) or 2 (data and an array of the target size)"
         )
     if data is None:
         return ins, outs
     if len(data) != 4:
         raise ShapeError(f"data has shape {data}, expected 4 axes: (N, C, H, W)")
-    part = _crop_size(a, ins[-1])
-    if all(part):
-        _corner(a, data[2:], part)
+    size = _crop_size(a, ins[-1])
+    if all(size):
+        _corner(a, data[2:], size)
     if out and not data[0]:
         data = (out[0], *data[1:])
-    return [data, *ins[1:]], [unify_input("output", out, (*data[:2], *part), data)]
+    return [data, *ins[1:]], [unify_input("output", out, (*data[:2], *size), data)]
 
 
 @op(
     "Crop",
     attrs={
-        "num_args": Attr(integer(1, 2), "number of inputs, filled in by the call"),
+        "num_args": Attr(integer(1, 2), "number of inputs; set by the call"),
         "offset": Attr(shape, "first row and column: (y, x)", (0, 0)),
         "h_w": Attr(shape, "height and width, for one input", (0, 0)),
-        "center_crop": Attr(boolean, "take the middle; offset is ignored", False),
+        "center_crop": Attr(boolean, "crop the center; offset is ignored", False),
     },
     variadic=Variadic("arg", "num_args", ROWS),
     infer=_infer_crop,
@@ -354,15 +354,15 @@ def _infer_crop(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx("Slice", builder="crop"),
 )
 def crop(a: Any, env: Env, *inputs: torch.Tensor) -> torch.Tensor:
-    """Cut a rectangle out of images: as large as a second input, or as `h_w` tells.
+    """Crop a rectangle from images, with the size of a second input, or `h_w`.
 
     Shape:
         arg0: (N, C, H, W).
-        arg1: (any, any, h, w), optional; only its size counts, its gradient is zero.
+        arg1: (any, any, h, w), optional; only its size is used, its gradient is zero.
         output: (N, C, h, w).
 
     Raises:
-        ShapeError: the rectangle does not lie inside.
+        ShapeError: the rectangle is not inside the image.
 
     Source: Long et al., "Fully convolutional networks for semantic segmentation", 2015; MXNet 1.9.1 `Crop`.
     """

@@ -1,7 +1,8 @@
-"""What quantized numbers stand for: float32 ranges, and rounding into and out of 8 and 32 bits.
+"""Ranges of quantized numbers: conversion between float32 and 8-bit or 32-bit integers.
 
-A number stands for itself times ``max(|low|, |high|)`` over the number of steps of its type. Arithmetic is
-MXNet's: float32, in its order, halves rounded to even, and half a step more than the type has in some places.
+A quantized number represents itself times ``max(|low|, |high|)`` divided by the number of steps of its type. The
+arithmetic follows MXNet: float32, in the same order, halves rounded to even, and half a step more than the type has in
+some places.
 """
 
 from __future__ import annotations
@@ -20,52 +21,50 @@ from ..shapes import unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 
 MAX_VALUE = {"int8": 127.0, "uint8": 255.0, "int32": 2147483647.0}
-"""Greatest number of a type, over which products and `_contrib_quantize` spread ranges."""
+"""Maximum of each type: the number of steps of products and of `_contrib_quantize`."""
 
 STEPS = {"int8": 127.5, "uint8": 255.5, "int32": 2147483647.0}
-"""What everything else spreads ranges over."""
+"""Number of steps of each type in all other operators."""
 
 CALIBRATED = {
-    "min_calib_range": Attr(
-        optional(real), "least value seen in calibration; None: find it in the data", None
-    ),
-    "max_calib_range": Attr(optional(real), "greatest value seen in calibration; None: find it", None),
+    "min_calib_range": Attr(optional(real), "minimum from calibration; None: use the data's", None),
+    "max_calib_range": Attr(optional(real), "maximum from calibration; None: use the data's", None),
 }
 
 RANGE_SHAPE: Shape = (1,)
-"""Shape of the arrays that hold the ends of ranges."""
+"""Shape of the arrays with range limits."""
 
 
 def has_calibration(a: Any) -> bool:
-    """Return True if the attributes give a range."""
+    """Return True if the attributes have a calibrated range."""
     return a.min_calib_range is not None and a.max_calib_range is not None
 
 
 def float_like(like: torch.Tensor, value: float) -> torch.Tensor:
-    """Return a number as a float32 array of one element beside another array."""
+    """Return a number as a float32 tensor (1,) on the device of another tensor."""
     return tensor_like(like, [value], torch.float32)
 
 
 def magnitude(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    """Return the greater of the magnitudes of a range's ends, (1,) float32."""
+    """Return the larger magnitude of a range's limits, (1,) float32."""
     return torch.maximum(low.reshape(1).float().abs(), high.reshape(1).float().abs())
 
 
 def quotient(value: float, by: torch.Tensor) -> torch.Tensor:
-    """Return a number over float32 numbers, rounded once; ``value / by`` would multiply with a rounded reciprocal."""
+    """Return ``value / by`` in float32, rounded once; torch would multiply by a rounded reciprocal."""
     return float_like(by, value) / by
 
 
 def steps_per_unit(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    """Return how many steps of the data's type one unit is."""
+    """Return the number of steps of the data's type per unit."""
     return quotient(STEPS[name_of(data.dtype)], magnitude(low, high))
 
 
-def round_to(x: torch.Tensor, kind: str) -> torch.Tensor:
-    """Round to the nearest number of a type, halves to even; what lies outside goes to its ends."""
-    wanted = torch_dtype(kind)
-    limits = torch.iinfo(wanted)
-    return x.double().round().clamp(limits.min, limits.max).to(wanted)
+def round_to(x: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Round to an integer type, halves to even, and clip to its range."""
+    target = torch_dtype(dtype)
+    limits = torch.iinfo(target)
+    return x.double().round().clamp(limits.min, limits.max).to(target)
 
 
 def product_range(
@@ -73,7 +72,7 @@ def product_range(
     right: torch.Tensor,
     ranges: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the range that int32 products of two quantized arrays stand for, from the ranges of both."""
+    """Return the range of int32 products of two quantized arrays from their ranges."""
     low_left, high_left, low_right, high_right = ranges
     step = magnitude(low_left, high_left) / MAX_VALUE[name_of(left.dtype)]
     step = step * (magnitude(low_right, high_right) / MAX_VALUE[name_of(right.dtype)])
@@ -82,7 +81,7 @@ def product_range(
 
 
 def check_types(name: str, tensors: dict[str, torch.Tensor], *kinds: str) -> None:
-    """Refuse inputs of other types."""
+    """Raise an error for inputs of other types."""
     for key, tensor in tensors.items():
         if name_of(tensor.dtype) not in kinds:
             raise DTypeError(
@@ -92,12 +91,14 @@ def check_types(name: str, tensors: dict[str, torch.Tensor], *kinds: str) -> Non
 
 
 def check_calibration(name: str, a: Any) -> None:
-    """Refuse one end of a range without the other."""
+    """Raise an error if only one limit of the calibrated range is given."""
     if (a.min_calib_range is None) != (a.max_calib_range is None):
-        raise OpError(f"{name}: min_calib_range and max_calib_range belong together, only one is given")
+        raise OpError(
+            f"{name}: only one of min_calib_range and max_calib_range is given, expected both or none"
+        )
 
 
-# from float32 to 8 bits and back: ``mx.nd.contrib.quantize_v2`` and its kin
+# conversion between float32 and 8 bits: ``mx.nd.contrib.quantize_v2`` and similar operators
 
 Tensors = Callable[..., Any]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -106,18 +107,18 @@ _THREE = ("output0", "output1", "output2")
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """The data and the first output have one shape; all else is the end of a range."""
+    """Infer one shape for the data and the first output; all others are range limits."""
     shape = unify(ins[0], outs[0], "data and the quantized result")
     return [shape, *[RANGE_SHAPE] * (len(ins) - 1)], [shape, *[RANGE_SHAPE] * (len(outs) - 1)]
 
 
-def _quantized(
-    x: torch.Tensor, low: torch.Tensor, high: torch.Tensor, kind: str, steps: dict[str, float]
+def _quantize(
+    x: torch.Tensor, low: torch.Tensor, high: torch.Tensor, dtype: str, steps: dict[str, float]
 ) -> Triple:
     low, high = low.reshape(1).float(), high.reshape(1).float()
-    reach = magnitude(low, high)
-    found = round_to(x * quotient(steps[kind], reach), kind)
-    return (found, low.clone(), high.clone()) if kind == "uint8" else (found, -reach, reach)
+    limit = magnitude(low, high)
+    quantized = round_to(x * quotient(steps[dtype], limit), dtype)
+    return (quantized, low.clone(), high.clone()) if dtype == "uint8" else (quantized, -limit, limit)
 
 
 def _quantize_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -135,23 +136,23 @@ def _quantize_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Ty
     onnx=Onnx("QuantizeLinear", builder="quantize"),
 )
 def quantize(a: Any) -> Callable[..., Triple]:
-    """Round float32 numbers to 8 bits over a given range; no gradient.
+    """Quantize float32 numbers to 8 bits over a given range; no gradient.
 
-    The greater magnitude of the ends becomes 127 or 255; uint8 cuts what is below 0 off.
+    The larger magnitude of the limits becomes 127 or 255; uint8 clips negative numbers to 0.
 
     Shape:
         data: any, float32.
-        min_range, max_range: (1,) float32, ends of the range.
-        output0: as `data`, of `out_type`.
-        output1, output2: (1,), the range that `output0` stands for.
+        min_range, max_range: (1,) float32, limits of the range.
+        output0: the shape of `data`, of `out_type`.
+        output1, output2: (1,), the range of `output0`.
 
     Source: MXNet 1.9.1 `_contrib_quantize`.
     """
-    kind = a.out_type
+    out_dtype = a.out_type
 
     def quantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
         check_types("_contrib_quantize", {"data": data}, "float32")
-        return _quantized(data.detach(), low.detach(), high.detach(), kind, MAX_VALUE)
+        return _quantize(data.detach(), low.detach(), high.detach(), out_dtype, MAX_VALUE)
 
     return quantize
 
@@ -183,29 +184,37 @@ def _out_type(a: Any) -> str:
     onnx=Onnx("QuantizeLinear", builder="quantize_v2"),
 )
 def quantize_v2(a: Any) -> Callable[..., Triple]:
-    """Round float32 numbers to 8 bits over a calibrated range, or that of the data; no gradient.
+    """Quantize float32 numbers to 8 bits over a calibrated range or the data's; no gradient.
 
     Shape:
-        data: any, float32; what is 8 bits wide already comes back as it is.
-        output0: as `data`, int8 or uint8.
-        output1, output2: (1,) float32, the range that `output0` stands for.
+        data: any, float32; 8-bit data is returned unchanged.
+        output0: the shape of `data`, int8 or uint8.
+        output1, output2: (1,) float32, the range of `output0`.
 
     Source: MXNet 1.9.1 `_contrib_quantize_v2`.
     """
-    kind, given = _out_type(a), has_calibration(a)
+    out_dtype, is_calibrated = _out_type(a), has_calibration(a)
 
     def quantize_v2(data: torch.Tensor) -> Triple:
-        check_types("_contrib_quantize_v2", {"data": data}, "float32", kind)
+        check_types("_contrib_quantize_v2", {"data": data}, "float32", out_dtype)
         data = data.detach()
         if data.dtype != torch.float32:
             top = STEPS[name_of(data.dtype)]
-            low = a.min_calib_range if given else (0.0 if kind == "uint8" else -top)
-            return data.clone(), float_like(data, low), float_like(data, a.max_calib_range if given else top)
-        if given:
-            return _quantized(
-                data, float_like(data, a.min_calib_range), float_like(data, a.max_calib_range), kind, STEPS
+            low = a.min_calib_range if is_calibrated else (0.0 if out_dtype == "uint8" else -top)
+            return (
+                data.clone(),
+                float_like(data, low),
+                float_like(data, a.max_calib_range if is_calibrated else top),
             )
-        return _quantized(data, data.min(), data.max(), kind, STEPS)
+        if is_calibrated:
+            return _quantize(
+                data,
+                float_like(data, a.min_calib_range),
+                float_like(data, a.max_calib_range),
+                out_dtype,
+                STEPS,
+            )
+        return _quantize(data, data.min(), data.max(), out_dtype, STEPS)
 
     return quantize_v2
 
@@ -221,16 +230,16 @@ def quantize_v2(a: Any) -> Callable[..., Triple]:
     onnx=Onnx("QuantizeLinear", builder="quantize_asym"),
 )
 def quantize_asym(a: Any) -> Callable[..., Triple]:
-    """Round float32 numbers to ``data * scale + shift`` in 0..255; no gradient.
+    """Quantize float32 numbers to ``data * scale + shift`` in 0..255; no gradient.
 
     Shape:
         data: any, float32, int8 or uint8.
-        output: as `data`, uint8.
+        output: the shape of `data`, uint8.
         scale, shift: (1,) float32.
 
     Source: MXNet 1.9.1 `_contrib_quantize_asym`.
     """
-    given = has_calibration(a)
+    is_calibrated = has_calibration(a)
 
     def quantize_asym(data: torch.Tensor) -> Triple:
         check_types("_contrib_quantize_asym", {"data": data}, "float32", "int8", "uint8")
@@ -239,8 +248,8 @@ def quantize_asym(a: Any) -> Callable[..., Triple]:
             return data.clone(), float_like(data, 1.0), float_like(data, 0.0)
         if data.dtype == torch.int8:
             return (data.int() + 128).to(torch.uint8), float_like(data, 1.0), float_like(data, 128.0)
-        low = float_like(data, a.min_calib_range) if given else data.min().reshape(1)
-        high = float_like(data, a.max_calib_range) if given else data.max().reshape(1)
+        low = float_like(data, a.min_calib_range) if is_calibrated else data.min().reshape(1)
+        high = float_like(data, a.max_calib_range) if is_calibrated else data.max().reshape(1)
         scale = quotient(255.0, high - low)
         shift = 255.0 - high * scale
         return (data * scale + shift + 0.5).clamp(0, 255).to(torch.uint8), scale, shift
@@ -258,24 +267,24 @@ def quantize_asym(a: Any) -> Callable[..., Triple]:
     onnx=Onnx("DequantizeLinear", builder="dequantize"),
 )
 def dequantize(a: Any) -> Callable[..., torch.Tensor]:
-    """Return what quantized numbers stand for; no gradient.
+    """Dequantize numbers to float32; no gradient.
 
     Shape:
         data: any; int8, uint8 or int32.
-        min_range, max_range: (1,) float32, the range that `data` stands for.
-        returns: as `data`, float32.
+        min_range, max_range: (1,) float32, the range of `data`.
+        returns: the shape of `data`, float32.
 
     Source: MXNet 1.9.1 `_contrib_dequantize`.
     """
 
     def dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
         check_types("_contrib_dequantize", {"data": data}, "int8", "uint8", "int32")
-        return _dequantized(data, low.detach(), high.detach())
+        return _dequantize(data, low.detach(), high.detach())
 
     return dequantize
 
 
-def _dequantized(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+def _dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     return data.float() * (magnitude(low, high) / STEPS[name_of(data.dtype)])
 
 
@@ -292,34 +301,36 @@ def _dequantized(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> t
     batch=NEVER,
 )
 def requantize(a: Any) -> Callable[..., Triple]:
-    """Round 32-bit sums to 8 bits over a calibrated range, or that of the data; no gradient.
+    """Requantize 32-bit sums to 8 bits over a calibrated range or the data's; no gradient.
 
     Shape:
         data: any, int32.
-        min_range, max_range: (1,) float32, the range that `data` stands for.
-        output0: as `data`, int8 or uint8.
-        output1, output2: (1,) float32, the range that `output0` stands for.
+        min_range, max_range: (1,) float32, the range of `data`.
+        output0: the shape of `data`, int8 or uint8.
+        output1, output2: (1,) float32, the range of `output0`.
 
     Source: MXNet 1.9.1 `_contrib_requantize`.
     """
-    kind, given = _out_type(a), has_calibration(a)
+    out_dtype, is_calibrated = _out_type(a), has_calibration(a)
 
     def requantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
         check_types("_contrib_requantize", {"data": data}, "int32")
         unit = magnitude(low.detach(), high.detach()) / STEPS["int32"]
-        if given:
-            reach = magnitude(float_like(data, a.min_calib_range), float_like(data, a.max_calib_range))
+        if is_calibrated:
+            limit = magnitude(float_like(data, a.min_calib_range), float_like(data, a.max_calib_range))
         else:
-            # abs of the least int32 has no int32
-            top = data.max() if kind == "uint8" else data.double().abs().max()
-            reach = top.float().reshape(1) * unit
-        found = round_to(data.detach().float() * (unit * quotient(MAX_VALUE[kind], reach)), kind)
-        return found, torch.zeros_like(reach) if kind == "uint8" else -reach, reach
+            # the magnitude of the minimum int32 is not an int32
+            top = data.max() if out_dtype == "uint8" else data.double().abs().max()
+            limit = top.float().reshape(1) * unit
+        quantized = round_to(
+            data.detach().float() * (unit * quotient(MAX_VALUE[out_dtype], limit)), out_dtype
+        )
+        return quantized, torch.zeros_like(limit) if out_dtype == "uint8" else -limit, limit
 
     return requantize
 
 
-# choosing the range to quantize from a histogram of values
+# choice of the range to quantize from a histogram of values
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -335,8 +346,8 @@ def _infer_threshold(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [bins, edges], [RANGE_SHAPE, RANGE_SHAPE]
 
 
-def _smoothed(counts: torch.Tensor) -> torch.Tensor | None:
-    """Give empty bins a little of the others' weight; None if there are too few others."""
+def _smooth(counts: torch.Tensor) -> torch.Tensor | None:
+    """Return counts with some weight moved to empty bins; None if there are too few nonempty bins."""
     empty = counts == 0
     missing, filled = int(empty.sum()), int((~empty).sum())
     if not filled or _SMOOTHING * missing >= filled:
@@ -345,7 +356,7 @@ def _smoothed(counts: torch.Tensor) -> torch.Tensor | None:
 
 
 def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, quantized: int) -> float:
-    """Return the Kullback-Leibler divergence of a clipped histogram and what few bins make of it."""
+    """Return the Kullback-Leibler divergence of a clipped histogram and its quantized version."""
     clipped = kept.clone()
     clipped[0] = left
     clipped[-1] += right
@@ -355,8 +366,8 @@ def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, qua
     sums = kept.new_zeros(quantized).index_add(0, group, kept)
     filled = kept.new_zeros(quantized).index_add(0, group, (kept != 0).to(kept.dtype))
     share = torch.where(filled > 0, sums / filled.clamp(min=1), 0.0)[group]
-    coarse = _smoothed(torch.where(clipped != 0, share, 0.0))
-    fine = _smoothed(clipped)
+    coarse = _smooth(torch.where(clipped != 0, share, 0.0))
+    fine = _smooth(clipped)
     if coarse is None or fine is None:
         return float("inf")
     fine, coarse = fine / fine.sum(), coarse / coarse.sum()
@@ -366,7 +377,7 @@ def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, qua
 @bound(
     "_contrib_calibrate_entropy",
     [arg("hist"), arg("hist_edges")],
-    {"num_quantized_bins": Attr(integer(low=1), "number of bins that quantization leaves", 255)},
+    {"num_quantized_bins": Attr(integer(low=1), "number of bins after quantization", 255)},
     outputs=("threshold", "divergence"),
     infer=_infer_threshold,
     infer_type=lambda a, ins, outs: (["float32", "float32"], ["float32", "float32"]),
@@ -374,12 +385,12 @@ def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, qua
     onnx=Onnx(missing="calibration runs before a model is quantized, not inside it"),
 )
 def calibrate_entropy(a: Any) -> Callable[..., Pair]:
-    """Find the threshold at which clipping and quantizing a histogram loses least information; no gradient.
+    """Return the threshold for clipping and quantizing a histogram with the least loss of information; no gradient.
 
     Shape:
         hist: (B,) float32: counts over a range around 0.
         hist_edges: (B + 1,) float32: edges of the bins.
-        threshold: (1,): the magnitude to clip at.
+        threshold: (1,): the clipping magnitude.
         divergence: (1,): the Kullback-Leibler divergence there.
 
     Source: MXNet 1.9.1 `_contrib_calibrate_entropy`; Migacz (2017), 8-bit inference with TensorRT.
@@ -397,15 +408,15 @@ def calibrate_entropy(a: Any) -> Callable[..., Pair]:
             raise OpError(
                 f"_contrib_calibrate_entropy: hist has {bins} bins, expected an odd number of at least {quantized}"
             )
-        counts = hist.detach().cpu().double()  # every divergence is read
-        found = []
+        counts = hist.detach().cpu().double()  # each divergence is read by Python
+        divergences = []
         for reach in range(half, middle + 1):
             start, stop = middle - reach, middle + reach + 1
             kept = counts[start:stop].clone()
             kept[0] = 0
-            found.append(_divergence(kept, counts[: start + 1].sum(), counts[stop:].sum(), quantized))
-        best = min(range(len(found)), key=found.__getitem__)
+            divergences.append(_divergence(kept, counts[: start + 1].sum(), counts[stop:].sum(), quantized))
+        best = min(range(len(divergences)), key=divergences.__getitem__)
         threshold = edges.detach()[middle + half + best + 1].reshape(1).float()
-        return threshold, tensor_like(hist, [found[best]], torch.float32)
+        return threshold, tensor_like(hist, [divergences[best]], torch.float32)
 
     return calibrate_entropy

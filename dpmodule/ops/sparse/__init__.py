@@ -1,6 +1,6 @@
-"""Sparse values: what operators do with them, and the operators that are about storage.
+"""Sparse and ragged values, operator rules for them, and operators on storage types.
 
-The rules of operators are imported when the first sparse value comes, see `rule`.
+The rules are imported when the first sparse value is used, see `dispatch`.
 """
 
 from .dispatch import SparseCall as SparseCall

@@ -1,4 +1,4 @@
-"""Updates by gradient descent, and those whose rates adapt by sums of squares: FTRL, RMSProp, AdaGrad."""
+"""Updates by gradient descent, and with rates adapted by sums of squares: FTRL, RMSProp, AdaGrad."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from ...base import Shape
 from ..attrs import real
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..shapes import unify
 from ..spec import Attr, Shapes
 from .rules import (
@@ -27,7 +27,7 @@ from .rules import (
 
 Tensor = torch.Tensor
 
-_MOMENTUM = {"momentum": Attr(real, "share of the last step that is kept", 0.0)}
+_MOMENTUM = {"momentum": Attr(real, "decay of the last step", 0.0)}
 _PLAIN = {**LR, **WD, **SCALING}
 _WITH_MOMENTUM = {**LR, **_MOMENTUM, **WD, **SCALING}
 
@@ -52,7 +52,9 @@ def momentum_descent(lr: Any, wd: Any, momentum: float, rescale: float, clip: fl
 
 
 def _nesterov(a: Any) -> Rule:
-    lr, wd, momentum, rescale, clip = map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient))
+    lr, wd, momentum, rescale, clip = map(
+        as_float32, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)
+    )
 
     def rule(weight: Tensor, grad: Tensor, mom: Tensor) -> tuple[Tensor, ...]:
         g, kept = rescaled(grad, rescale, clip), momentum * mom
@@ -72,7 +74,7 @@ def sgd_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `sgd_update`.
     """
-    return descent(*map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient)))
+    return descent(*map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient)))
 
 
 @update_op("sgd_mom_update", ("mom",), {**_WITH_MOMENTUM, **LAZY}, aliases=("_sparse_sgd_mom_update",))
@@ -87,16 +89,16 @@ def sgd_mom_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `sgd_mom_update`.
     """
-    return momentum_descent(*map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)))
+    return momentum_descent(*map(as_float32, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)))
 
 
 @update_op("mp_sgd_update", ("weight32",), {**_PLAIN, **LAZY}, infer_type=float32_types(2))
 def mp_sgd_update(a: Any) -> Rule:
-    """Update a 16-bit weight as `sgd_update` does, through its float32 copy.
+    """Update a 16-bit weight like `sgd_update`, with its float32 copy.
 
     Shape:
         weight, grad: one shape and type, often float16.
-        weight32: the same shape, float32; gets the new weight in place.
+        weight32: the same shape, float32; updated in place.
         returns: the new weight in the type of `weight`.
 
     Source: MXNet 1.9.1 `mp_sgd_update`.
@@ -106,11 +108,11 @@ def mp_sgd_update(a: Any) -> Rule:
 
 @update_op("mp_sgd_mom_update", ("mom", "weight32"), {**_WITH_MOMENTUM, **LAZY}, infer_type=float32_types(2))
 def mp_sgd_mom_update(a: Any) -> Rule:
-    """Update a 16-bit weight as `sgd_mom_update` does, through its float32 copy.
+    """Update a 16-bit weight like `sgd_mom_update`, with its float32 copy.
 
     Shape:
         weight, grad: one shape and type, often float16.
-        mom, weight32: the same shape, float32; get their new values in place.
+        mom, weight32: the same shape, float32; updated in place.
         returns: the new weight in the type of `weight`.
 
     Source: MXNet 1.9.1 `mp_sgd_mom_update`.
@@ -130,18 +132,18 @@ def nag_mom_update(a: Any) -> Rule:
         weight, grad, mom: one shape and type.
         returns: the new weight, of the same shape.
 
-    Source: MXNet 1.9.1 `nag_mom_update` under ``out=weight``, where the momentum sees the new weight's decay.
+    Source: MXNet 1.9.1 `nag_mom_update` with ``out=weight``, where the momentum includes the new weight's decay.
     """
     return _nesterov(a)
 
 
 @update_op("mp_nag_mom_update", ("mom", "weight32"), _WITH_MOMENTUM, infer_type=float32_types(2))
 def mp_nag_mom_update(a: Any) -> Rule:
-    """Update a 16-bit weight as `nag_mom_update` does, through its float32 copy.
+    """Update a 16-bit weight like `nag_mom_update`, with its float32 copy.
 
     Shape:
         weight, grad: one shape and type, often float16.
-        mom, weight32: the same shape, float32; get their new values in place.
+        mom, weight32: the same shape, float32; updated in place.
         returns: the new weight in the type of `weight`.
 
     Source: MXNet 1.9.1 `mp_nag_mom_update`.
@@ -157,9 +159,9 @@ def signsgd_update(a: Any) -> Rule:
         weight, grad: one shape and type.
         returns: the new weight, of the same shape.
 
-    Source: MXNet 1.9.1 `signsgd_update`; rescaling and clipping do not change a sign, and are left out there too.
+    Source: MXNet 1.9.1 `signsgd_update`; rescaling and clipping do not change a sign and are omitted, also there.
     """
-    lr, wd = single(a.lr), single(a.wd)
+    lr, wd = as_float32(a.lr), as_float32(a.wd)
 
     def rule(weight: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
         return ((1 - lr * wd) * weight - lr * grad.sign(),)
@@ -184,8 +186,10 @@ def signum_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `signum_update`; Bernstein et al., "signSGD", 2018.
     """
-    lr, wd, momentum, rescale, clip = map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient))
-    outside = single(a.wd_lh)
+    lr, wd, momentum, rescale, clip = map(
+        as_float32, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)
+    )
+    outside = as_float32(a.wd_lh)
 
     def rule(weight: Tensor, grad: Tensor, mom: Tensor) -> tuple[Tensor, ...]:
         new = momentum * mom - (1 - momentum) * (rescaled(grad, rescale, clip) + wd * weight)
@@ -199,15 +203,15 @@ def signum_update(a: Any) -> Rule:
     ("z", "n"),
     {
         **LR,
-        "lamda1": Attr(real, "strength of the L1 penalty, which makes weights zero", 0.01),
-        "beta": Attr(real, "slows the first steps", 1.0),
+        "lamda1": Attr(real, "strength of the L1 penalty, which sets weights to zero", 0.01),
+        "beta": Attr(real, "reduces the first steps", 1.0),
         **WD,
         **SCALING,
     },
     aliases=("_sparse_ftrl_update",),
 )
 def ftrl_update(a: Any) -> Rule:
-    """Update a weight by following the regularized leader.
+    """Update a weight by FTRL ("follow the regularized leader").
 
     With ``g = clip(rescale_grad * grad)``, in place ``z = z + g - (sqrt(n + g ** 2) - sqrt(n)) * w / lr`` and
     ``n = n + g ** 2``; and ``-sign(z) * max(|z| - lamda1, 0) / ((beta + sqrt(n)) / lr + wd)``.
@@ -218,8 +222,8 @@ def ftrl_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `ftrl_update`; McMahan et al., "Ad click prediction", 2013.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    lamda1, beta = single(a.lamda1), single(a.beta)
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    lamda1, beta = as_float32(a.lamda1), as_float32(a.beta)
 
     def rule(weight: Tensor, grad: Tensor, z: Tensor, n: Tensor) -> tuple[Tensor, ...]:
         g = rescaled(grad, rescale, clip)
@@ -232,17 +236,17 @@ def ftrl_update(a: Any) -> Rule:
 
 
 _RMSPROP = {
-    "epsilon": Attr(real, "keeps the quotient finite", 1e-8),
+    "epsilon": Attr(real, "added to the denominator", 1e-8),
     **WD,
     **SCALING,
-    "clip_weights": Attr(real, "the new weight is cut to [-this, this]; negative leaves it", -1.0),
+    "clip_weights": Attr(real, "the new weight is clipped to [-this, this]; if negative, not clipped", -1.0),
 }
-_GAMMA1 = {"gamma1": Attr(real, "share of the running means that is kept", 0.95)}
+_GAMMA1 = {"gamma1": Attr(real, "decay of the running means", 0.95)}
 
 
 @update_op("rmsprop_update", ("n",), {**LR, **_GAMMA1, **_RMSPROP})
 def rmsprop_update(a: Any) -> Rule:
-    """Update a weight by RMSProp in the version of Tieleman and Hinton.
+    """Update a weight by Tieleman and Hinton's RMSProp.
 
     With ``g = clip(rescale_grad * grad + wd * w)``, in place ``n = gamma1 * n + (1 - gamma1) * g ** 2``; and
     ``w - lr * g / sqrt(n + epsilon)``.
@@ -253,8 +257,8 @@ def rmsprop_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `rmsprop_update`.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    gamma, epsilon, limit = map(single, (a.gamma1, a.epsilon, a.clip_weights))
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    gamma, epsilon, limit = map(as_float32, (a.gamma1, a.epsilon, a.clip_weights))
 
     def rule(weight: Tensor, grad: Tensor, n: Tensor) -> tuple[Tensor, ...]:
         g = rescaled_with_decay(grad, rescale, weight, wd, clip)
@@ -267,10 +271,10 @@ def rmsprop_update(a: Any) -> Rule:
 @update_op(
     "rmspropalex_update",
     ("n", "g", "delta"),
-    {**LR, **_GAMMA1, "gamma2": Attr(real, "share of the last step that is kept", 0.9), **_RMSPROP},
+    {**LR, **_GAMMA1, "gamma2": Attr(real, "momentum", 0.9), **_RMSPROP},
 )
 def rmspropalex_update(a: Any) -> Rule:
-    """Update a weight by RMSProp in the version of Graves, which subtracts the squared mean.
+    """Update a weight by Graves' RMSProp, which subtracts the squared mean.
 
     With ``r = clip(rescale_grad * grad + wd * w)``, in place::
 
@@ -286,8 +290,8 @@ def rmspropalex_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `rmspropalex_update`; Graves, "Generating sequences with recurrent neural networks", 2013.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    gamma, keep, epsilon, limit = map(single, (a.gamma1, a.gamma2, a.epsilon, a.clip_weights))
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    gamma, keep, epsilon, limit = map(as_float32, (a.gamma1, a.gamma2, a.epsilon, a.clip_weights))
 
     def rule(weight: Tensor, grad: Tensor, n: Tensor, g: Tensor, delta: Tensor) -> tuple[Tensor, ...]:
         r = rescaled_with_decay(grad, rescale, weight, wd, clip)
@@ -302,10 +306,10 @@ def rmspropalex_update(a: Any) -> Rule:
 @update_op(
     "_sparse_adagrad_update",
     ("history",),
-    {**LR, "epsilon": Attr(real, "keeps the quotient finite", 1e-7), **WD, **SCALING},
+    {**LR, "epsilon": Attr(real, "added to the denominator", 1e-7), **WD, **SCALING},
 )
 def adagrad_update(a: Any) -> Rule:
-    """Update a weight by AdaGrad; of a row-sparse gradient only the rows that it stores.
+    """Update a weight by AdaGrad; a row-sparse gradient only updates its stored rows.
 
     With ``g = clip(rescale_grad * grad)``, in place ``history = history + g ** 2``; and
     ``w - lr * g / sqrt(history + epsilon)``.
@@ -314,11 +318,11 @@ def adagrad_update(a: Any) -> Rule:
         weight, grad, history: one shape and type.
         returns: the new weight, of the same shape.
 
-    Source: MXNet 1.9.1 `_sparse_adagrad_update`, which takes row-sparse gradients only, and no weight decay; here
-    a dense gradient updates all rows, and the decay joins the gradient.
+    Source: MXNet 1.9.1 `_sparse_adagrad_update`, which only takes row-sparse gradients and no weight decay; here
+    a dense gradient updates all rows, and the decay is added to the gradient.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    epsilon = single(a.epsilon)
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    epsilon = as_float32(a.epsilon)
 
     def rule(weight: Tensor, grad: Tensor, history: Tensor) -> tuple[Tensor, ...]:
         g = rescaled(grad, rescale, clip)
@@ -331,7 +335,7 @@ def adagrad_update(a: Any) -> Rule:
 
 
 def _row_sums(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Weight, gradient and output share a shape; the history has one number for each row."""
+    """Infer one shape for weight, gradient and output; the history has one number per row."""
     weight = unify(unify(ins[0], ins[1], "weight and grad"), outs[0], "weight and output")
     history = None if weight is None else (weight[0], *[1] * (len(weight) - 1))
     return [weight, weight, unify(ins[2], history, "history")], [weight]
@@ -340,11 +344,11 @@ def _row_sums(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 @update_op(
     "_contrib_group_adagrad_update",
     ("history",),
-    {**LR, **SCALING, "epsilon": Attr(real, "keeps the quotient finite", 1e-5)},
+    {**LR, **SCALING, "epsilon": Attr(real, "added to the denominator", 1e-5)},
     infer=_row_sums,
 )
 def group_adagrad_update(a: Any) -> Rule:
-    """Update a weight by AdaGrad with one rate for each row.
+    """Update a weight by AdaGrad with one rate per row.
 
     With ``g = clip(rescale_grad * grad)``, in place ``history = history + mean(g ** 2)`` over each row; and
     ``w - lr * g / sqrt(history + epsilon)``.
@@ -354,9 +358,9 @@ def group_adagrad_update(a: Any) -> Rule:
         history: (rows, 1).
         returns: the new weight, of the weight's shape.
 
-    Source: MXNet 1.9.1 `_contrib_group_adagrad_update`, which takes row-sparse gradients only.
+    Source: MXNet 1.9.1 `_contrib_group_adagrad_update`, which only takes row-sparse gradients.
     """
-    lr, rescale, clip, epsilon = map(single, (a.lr, a.rescale_grad, a.clip_gradient, a.epsilon))
+    lr, rescale, clip, epsilon = map(as_float32, (a.lr, a.rescale_grad, a.clip_gradient, a.epsilon))
 
     def rule(weight: Tensor, grad: Tensor, history: Tensor) -> tuple[Tensor, ...]:
         g = rescaled(grad, rescale, clip)

@@ -68,12 +68,12 @@ class SymbolBuilder:
 
     def unique(self, name: str) -> str:
         """Return an unused name, and reserve it."""
-        found, count = name, 0
-        while found in self._taken:
+        candidate, count = name, 0
+        while candidate in self._taken:
             count += 1
-            found = f"{name}_{count}"
-        self._taken.add(found)
-        return found
+            candidate = f"{name}_{count}"
+        self._taken.add(candidate)
+        return candidate
 
     def see(self, value: TorchValue) -> TorchValue:
         """Record a value, from which others can read sizes."""
@@ -92,15 +92,15 @@ class SymbolBuilder:
 
     def module(self, module: torch.nn.Module, values: Sequence[TorchValue], num_outputs: int) -> Symbol:
         """Apply a torch module to values, as one operator."""
-        made = torch_module(
+        node = torch_module(
             module,
             *map(self.sym, values),
             name=f"_{len(self._made)}",
             num_outputs=num_outputs,
             dtypes=[value.type for value in values],
         )
-        self._made.append(made.entries[0][0])
-        return made
+        self._made.append(node.entries[0][0])
+        return node
 
     def value(self, symbol: Symbol, dims: Dims, dtype: torch.dtype) -> TorchValue:
         """Return a symbol as a value, for translations in several steps."""
@@ -233,12 +233,12 @@ class SymbolBuilder:
             whole = (*value.dims[:i], *wanted, *value.dims[i + p :])
             if (p, q) != (1, 1):
                 codes = reshape_codes(value.dims, whole)
-                made = (
+                reshaped = (
                     self._reshape_like(value, i, p, wanted)
                     if codes is None
                     else self.op("Reshape", value, shape=codes)
                 )
-                value = self.value(made, whole, value.dtype)
+                value = self.value(reshaped, whole, value.dtype)
             i, j = i + q, j + q
         return value
 

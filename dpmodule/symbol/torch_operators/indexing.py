@@ -89,20 +89,20 @@ def _index_select(b: SymbolBuilder, value: TorchValue, dim: int, index: TorchVal
 
 @translates("index", "_unsafe_index")
 def _index(b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue | None]) -> Any:
-    given = [(axis, i) for axis, i in enumerate(indices) if i is not None]
-    if any(i.is_bool for _, i in given):
+    indexed = [(axis, i) for axis, i in enumerate(indices) if i is not None]
+    if any(i.is_bool for _, i in indexed):
         raise NoCounterpart("selects elements by a mask: their number is not known before run time")
-    if len(given) == 1:
-        axis, index = given[0]
+    if len(indexed) == 1:
+        axis, index = indexed[0]
         made = b.op("take", value, index, axis=axis, mode="wrap")
         return made if index.rank else b.squeeze(made, [axis], value.rank)
-    axes = [axis for axis, _ in given]
+    axes = [axis for axis, _ in indexed]
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
     value = b.transpose(value, [*axes, *(i for i in range(value.rank) if i not in axes)])
-    picked = b.op("gather_nd", value, _positions(b, value, [i for _, i in given]))
+    picked = b.op("gather_nd", value, _positions(b, value, [i for _, i in indexed]))
     if not adjacent or not axes[0]:
         return picked
-    return _put_back(b, picked, value, [i for _, i in given], axes[0])
+    return _put_back(b, picked, value, [i for _, i in indexed], axes[0])
 
 
 def _positions(b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue]) -> Symbol:
@@ -242,9 +242,9 @@ def _index_written(
 ) -> TorchValue:
     """Write or add values at the elements that `_index` would read."""
     axes = [axis for axis, index in enumerate(indices) if index is not None]
-    given = [index for index in indices if index is not None]
-    rank = max(index.rank for index in given)
-    padded = [(1,) * (rank - i.rank) + i.dims for i in given]
+    positions = [index for index in indices if index is not None]
+    rank = max(index.rank for index in positions)
+    padded = [(1,) * (rank - i.rank) + i.dims for i in positions]
     places = tuple(next((d for d in each if not same(d, 1)), 1) for each in zip(*padded))
     rest = [axis for axis in range(value.rank) if axis not in axes]
     before = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
@@ -256,7 +256,7 @@ def _index_written(
     )
     order = [*axes, *rest]
     moved = b.transpose(value, order)
-    written = _written(b, moved, source, _positions(b, moved, given), accumulates)
+    written = _written(b, moved, source, _positions(b, moved, positions), accumulates)
     return b.transpose(written, [order.index(axis) for axis in range(value.rank)])
 
 

@@ -120,13 +120,13 @@ def _pooled(b: SymbolBuilder, value: TorchValue, rank: int, ceil: bool, options:
     single = value.rank == rank + 1
     if single:
         value = b.reshape(value, (1, *value.dims))
-    made = b.op("Pooling", value, pooling_convention="full" if ceil else "valid", **options)
+    pooled = b.op("Pooling", value, pooling_convention="full" if ceil else "valid", **options)
     wanted = dims_of(_first(b.result))[-rank:]
     if ceil and not all(is_number(d) for d in (*wanted, *value.dims[2:])):
         raise NoCounterpart("rounds up the number of windows along an axis whose size is not fixed")
     if ceil:  # MXNet counts a window within the padding, torch does not
-        made = b.op("slice", made, begin=(None,) * (rank + 2), end=(None, None, *wanted))
-    return b.squeeze(made, [0], rank + 2) if single else made
+        pooled = b.op("slice", pooled, begin=(None,) * (rank + 2), end=(None, None, *wanted))
+    return b.squeeze(pooled, [0], rank + 2) if single else pooled
 
 
 def _first(result: Any) -> Any:
@@ -218,13 +218,13 @@ def _pooled_by_axis(b: SymbolBuilder, value: TorchValue, kind: str, wanted: Dims
     single = value.rank == len(wanted) + 1
     symbol = b.op("expand_dims", value, axis=0) if single else b.sym(value)
     for i, (count, size) in enumerate(zip(wanted, value.dims[-len(wanted) :])):
-        axis, parts = i + 2, []
+        axis, windows = i + 2, []
         for k in range(count):
             begin, end = k * size // count, -((k + 1) * size // -count)
             part = b.op("slice_axis", symbol, axis=axis, begin=begin, end=end)
             window = tuple(end - begin if j == i else 1 for j in range(len(wanted)))
-            parts.append(b.op("Pooling", part, kernel=window, pool_type=kind))
-        symbol = parts[0] if count == 1 else b.op("Concat", *parts, dim=axis)
+            windows.append(b.op("Pooling", part, kernel=window, pool_type=kind))
+        symbol = windows[0] if count == 1 else b.op("Concat", *windows, dim=axis)
     return b.squeeze(symbol, [0], len(wanted) + 2) if single else symbol
 
 
@@ -396,12 +396,12 @@ def _embedding(
     if scale_grad_by_freq:
         raise NoCounterpart("scales gradients by the frequency of rows, which MXNet does not support")
     rows, width = weight.dims
-    made = b.op("Embedding", indices, weight, input_dim=rows, output_dim=width, dtype=weight.type)
+    vectors = b.op("Embedding", indices, weight, input_dim=rows, output_dim=width, dtype=weight.type)
     if padding_idx < 0:
-        return made
+        return vectors
     kept = b.op("_not_equal_scalar", indices, scalar=float(padding_idx))
     mask = b.value(b.op("expand_dims", kept, axis=indices.rank or 1), (*indices.dims, 1), torch.bool)
-    return b.op("where", b.expand(mask, (*indices.dims, width)), made, b.op("BlockGrad", made))
+    return b.op("where", b.expand(mask, (*indices.dims, width)), vectors, b.op("BlockGrad", vectors))
 
 
 _SUM, _MAX = 0, 2
@@ -426,16 +426,16 @@ def _embedding_bag(
     if not even or (padding_idx is not None and padding_idx >= 0):
         raise NoCounterpart("reads bags of different sizes, or with padding")
     rows = b.reshape(indices, (offsets.dims[0], size))
-    found = b.value(
+    vectors = b.value(
         _embedding(b, weight, rows, -1, scale_grad_by_freq), (*rows.dims, weight.dims[1]), weight.dtype
     )
     if factors is not None:
-        scaled = b.op("broadcast_mul", found, b.reshape(factors, (*rows.dims, 1)))
-        found = b.value(scaled, found.dims, found.dtype)
+        scaled = b.op("broadcast_mul", vectors, b.reshape(factors, (*rows.dims, 1)))
+        vectors = b.value(scaled, vectors.dims, vectors.dtype)
     if mode == _MAX:  # as in torch, one of several equal rows gets the gradient
-        made = b.op("pick", found, b.op("argmax", found, axis=1), axis=1)
+        made = b.op("pick", vectors, b.op("argmax", vectors, axis=1), axis=1)
     else:
-        made = b.op("sum" if mode == _SUM else "mean", found, axis=1)
+        made = b.op("sum" if mode == _SUM else "mean", vectors, axis=1)
     return [made, None, None, None]
 
 
@@ -523,12 +523,12 @@ def _surrounded(
 def _wrapped(b: SymbolBuilder, value: TorchValue, pairs: list[tuple[int, int]]) -> Symbol:
     symbol = b.sym(value)
     for axis, (before, after) in enumerate(pairs):
-        parts = [symbol]
+        pieces = [symbol]
         if before:
-            parts.insert(0, b.op("slice_axis", symbol, axis=axis, begin=-before, end=None))
+            pieces.insert(0, b.op("slice_axis", symbol, axis=axis, begin=-before, end=None))
         if after:
-            parts.append(b.op("slice_axis", symbol, axis=axis, begin=0, end=after))
-        symbol = b.op("Concat", *parts, dim=axis) if len(parts) > 1 else symbol
+            pieces.append(b.op("slice_axis", symbol, axis=axis, begin=0, end=after))
+        symbol = b.op("Concat", *pieces, dim=axis) if len(pieces) > 1 else symbol
     return symbol
 
 

@@ -114,14 +114,14 @@ def mean_of(b: SymbolBuilder, value: TorchValue, axes: Axes) -> TorchValue:
 def _variance(
     b: SymbolBuilder, value: TorchValue, axes: Axes, correction: float | None, keep: bool
 ) -> Symbol:
-    found = _axes(value, axes)
-    centred = b.value(b.pair("sub", value, mean_of(b, value, found)), value.dims, value.dtype)
+    reduced_axes = _axes(value, axes)
+    centred = b.value(b.pair("sub", value, mean_of(b, value, reduced_axes)), value.dims, value.dtype)
     squares = b.value(b.op("square", centred), value.dims, value.dtype)
-    mean = reduce(b, "mean", squares, found, keep)
+    mean = reduce(b, "mean", squares, reduced_axes, keep)
     correction = 1 if correction is None else correction
     if not correction:
         return mean
-    count = _count(value, found)
+    count = _count(value, reduced_axes)
     if not is_number(count):
         raise NoCounterpart("computes a variance with correction over an axis whose size is not fixed")
     return b.op(

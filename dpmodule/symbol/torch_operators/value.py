@@ -78,12 +78,12 @@ def spans(source: Dims, target: Dims) -> list[tuple[int, int]]:
         >>> spans((2, 3, 4), (6, 2, 2))
         [(2, 1), (1, 2)]
     """
-    found, i, j = [], 0, 0
+    runs, i, j = [], 0, 0
     while i < len(source) or j < len(target):
         p, q = _first_span(source[i:], target[j:])
-        found.append((p, q))
+        runs.append((p, q))
         i, j = i + p, j + q
-    return found
+    return runs
 
 
 def _first_span(source: Dims, target: Dims) -> tuple[int, int]:

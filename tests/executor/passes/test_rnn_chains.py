@@ -536,7 +536,7 @@ def test_weights_in_one_piece_pass_their_gradients_on():
 def test_large_products_by_onednn(kind, monkeypatch):
     monkeypatch.setenv("DPMODULE_ONEDNN", "1")
     linear.onednn_is_faster.cache_clear()
-    monkeypatch.setattr(linear, "LARGE", 0)
+    monkeypatch.setattr(linear, "ONEDNN_MIN_WORK", 0)
     make = unrolled(lambda: stack(CELLS[kind]("a_"), CELLS[kind]("b_")), merge_outputs=True)
     compare(make, {"data": NTC}, 2, dtypes=[("float32", 2e-5)])
     linear.onednn_is_faster.cache_clear()

@@ -27,7 +27,7 @@ def softmax(value=None, name="softmax", **attrs):
 @pytest.fixture(params=["MKL", "oneDNN"])
 def library(request, monkeypatch):
     """Run with either library that multiplies matrices."""
-    monkeypatch.setattr(linear, "LARGE", 1)
+    monkeypatch.setattr(linear, "ONEDNN_MIN_WORK", 1)
     monkeypatch.setattr(linear, "onednn_is_faster", lambda *_: request.param == "oneDNN")
 
 

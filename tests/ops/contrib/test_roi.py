@@ -88,7 +88,7 @@ def test_errors_tell_what_is_wrong():
     data, rois = np.ones((1, 3, 4, 4)), np.array([[0, 2, 2, 2, 3.0]])
     with pytest.raises(OpError, match="a region has no area"):
         run(ALIGN, data, rois, aligned=True, **attrs)
-    with pytest.raises(BoundsError, match="names image 1"):
+    with pytest.raises(BoundsError, match="has image 1"):
         run(ALIGN, data, rois + [[1, 0, 0, 0, 0]], **attrs)
     with pytest.raises(ShapeError, match="multiple of 4"):
         shapes(ALIGN, [(1, 3, 4, 4), (1, 5)], position_sensitive=True, **attrs)

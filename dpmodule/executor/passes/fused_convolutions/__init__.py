@@ -119,10 +119,15 @@ class _Chain:
         if step is not None and summed:
             self._sum(step)
             step = self._next()
-        found = _activation(low, step) if step is not None else None
-        may_sum = not summed or (found is not None and found.name in ("none", "relu"))
-        if step is not None and found is not None and may_sum and not self._is_for_pooling(step, found):
-            self._activation = found
+        activation = _activation(low, step) if step is not None else None
+        may_sum = not summed or (activation is not None and activation.name in ("none", "relu"))
+        if (
+            step is not None
+            and activation is not None
+            and may_sum
+            and not self._is_for_pooling(step, activation)
+        ):
+            self._activation = activation
             self._take(step, step.outputs)
 
     def _is_for_pooling(self, step: Step, activation: Activation) -> bool:
@@ -171,11 +176,11 @@ def fused_convolutions(low: Lowered) -> int:
         steps = readers.get(value, [])
         return steps[0] if len(steps) == 1 and value not in kept and id(steps[0]) not in taken else None
 
-    found = [step for step in low.steps if _is_convolution(low, step) and held.isdisjoint(step.inputs)]
+    convolutions = [step for step in low.steps if _is_convolution(low, step) and held.isdisjoint(step.inputs)]
     # if a sum reads two convolutions, fuse it with the later one with the smaller strides: strided 1x1 convolutions use
     # a slower kernel if there is a summand
-    found.reverse()
-    for step in sorted(found, key=lambda step: max(low.operator(step)[1].stride, default=1)):
+    convolutions.reverse()
+    for step in sorted(convolutions, key=lambda step: max(low.operator(step)[1].stride, default=1)):
         chain = _Chain(low, step, only_reader)
         taken.update(map(id, chain.steps))
         fused[id(chain.steps[-1])] = chain.fused()
@@ -186,19 +191,18 @@ def fused_convolutions(low: Lowered) -> int:
 
 def _readers(low: Lowered) -> dict[int, list[Step]]:
     """Return the readers of each value, once per input."""
-    found: dict[int, list[Step]] = {}
+    readers: dict[int, list[Step]] = {}
     for step in low.steps:
         for value in step.inputs:
-            found.setdefault(value, []).append(step)
-    return found
+            readers.setdefault(value, []).append(step)
+    return readers
 
 
 def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
     """Make sums overwrite the other summand if its memory is no longer needed.
 
     Every other reader must have made its own memory: a slice, or a dropout in prediction, shares it, and other passes
-        may
-    still move activations and dense layers after the sum.
+    may still move activations and dense layers after the sum.
     """
     readers = _readers(low)
     fresh: set[int] = set()

@@ -120,7 +120,7 @@ class ConvolutionRun:
         innermost = torch.channels_last
         tensors = [image.contiguous(memory_format=innermost) for image in images]
         tensors += [torch.empty(s, dtype=torch.float32, memory_format=innermost) for s in plan.shapes]
-        buffer_addresses = [each.data_ptr() for each in tensors]
+        buffer_addresses = [tensor.data_ptr() for tensor in tensors]
         kernels().convolve(plan.rows, torch.get_num_threads(), 0, *addresses, *buffer_addresses)
         del parameters  # kept alive during the call
         return [self._output(n, plan, tensors, inputs) for n in self.outputs]
@@ -149,7 +149,7 @@ class ConvolutionRun:
             if kept is None:
                 return None
             tensors += kept
-        addresses = [each.data_ptr() for each in tensors]
+        addresses = [tensor.data_ptr() for tensor in tensors]
         self._packs = _Packs(sources, channels, list(map(weakref.ref, tensors)), addresses)
         return tensors, addresses
 
@@ -202,8 +202,7 @@ def runs(
     """Yield the steps in lists, in order: runs of convolutions, and the steps between them.
 
     A convolution that reads a variable as data is not part of a run: input data has few channels, for which the kernel
-        is
-    not always faster. Neither is a convolution with a computed parameter.
+    is not always faster. Neither is a convolution with a computed parameter.
 
     Args:
         kept: numbers of the values that are read outside the steps.

@@ -22,7 +22,7 @@ from __future__ import annotations
 import torch
 
 from ...lowering import Lowered, Step
-from .cells import Uses, find_cells, kinds
+from .cells import DefUse, find_cells, kinds
 from .chains import Chain, arrange, join_cells
 from .kernels import CellStates, Recurrence
 from .sequences import Sequences, added, split_dropouts
@@ -40,7 +40,7 @@ def rnn_chains(low: Lowered) -> int:
     if step_kinds.count("linear") < _MIN_LINEARS:
         return 0
     low.steps = split_dropouts(low, given[step_kinds.index("linear")].inputs[1])
-    uses = Uses(low, step_kinds if low.steps is given else kinds(low))
+    uses = DefUse(low, step_kinds if low.steps is given else kinds(low))
     chains, order = arrange(uses, join_cells(find_cells(uses)))
     if chains:
         _StepWriter(uses).write(order)
@@ -72,7 +72,7 @@ def only(x: torch.Tensor) -> torch.Tensor:
 class _StepWriter:
     """Writes the new list of steps."""
 
-    def __init__(self, uses: Uses) -> None:
+    def __init__(self, uses: DefUse) -> None:
         self._uses = uses
         self._low = uses.low
         self._steps: list[Step] = []

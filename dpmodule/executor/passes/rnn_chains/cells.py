@@ -53,7 +53,7 @@ def _kind(low: Lowered, step: Step) -> str:
     return _KINDS.get(op.name, "")
 
 
-class Uses:
+class DefUse:
     """The maker and the readers of every value.
 
     Attributes:
@@ -144,7 +144,7 @@ class RecurrentStep:
     mapping: set[int]
 
 
-def find_cells(uses: Uses) -> list[RecurrentStep]:
+def find_cells(uses: DefUse) -> list[RecurrentStep]:
     """Return all cells, in the order of their last steps."""
     cells = []
     for index, kind in enumerate(uses.kinds):
@@ -157,12 +157,12 @@ def find_cells(uses: Uses) -> list[RecurrentStep]:
     return cells
 
 
-def _linear(uses: Uses, index: int) -> Linear:
+def _linear(uses: DefUse, index: int) -> Linear:
     data, weight, *bias = uses.inputs(index)
     return Linear(data, weight, bias[0] if bias else -1)
 
 
-def _pieces(uses: Uses, values: list[int], kind: str) -> tuple[int, tuple[int, ...]]:
+def _pieces(uses: DefUse, values: list[int], kind: str) -> tuple[int, tuple[int, ...]]:
     """Return the split that makes all of some values, and their indices among its outputs; -1 if there is none."""
     index = uses.maker(values[0], kind)
     positions = [uses.made.get(value, (-2, 0)) for value in values]
@@ -172,7 +172,7 @@ def _pieces(uses: Uses, values: list[int], kind: str) -> tuple[int, tuple[int, .
     return (index, order) if len(set(order)) == len(order) else (-1, ())
 
 
-def _find_lstm(uses: Uses, last: int) -> RecurrentStep | None:
+def _find_lstm(uses: DefUse, last: int) -> RecurrentStep | None:
     """Match an LSTM cell by its last product."""
     (hidden,) = uses.low.steps[last].outputs
     for _, leave, tanh in uses.match(hidden, "mul", "sigmoid", "tanh"):
@@ -192,7 +192,7 @@ def _find_lstm(uses: Uses, last: int) -> RecurrentStep | None:
 
 
 def _lstm_of_gates(
-    uses: Uses, gates: list[int], states: tuple[int, int, int], steps: set[int]
+    uses: DefUse, gates: list[int], states: tuple[int, int, int], steps: set[int]
 ) -> RecurrentStep | None:
     """Build an LSTM cell from its gates' activations, if they are four parts of one sum."""
     split, order = _pieces(uses, [uses.inputs(gate)[0] for gate in gates], "split4")
@@ -204,7 +204,7 @@ def _lstm_of_gates(
     return None
 
 
-def _find_gru(uses: Uses, last: int) -> RecurrentStep | None:
+def _find_gru(uses: DefUse, last: int) -> RecurrentStep | None:
     """Match a GRU cell by its last sum."""
     (hidden,) = uses.low.steps[last].outputs
     for _, fades, keeps in uses.match(hidden, "add", "mul", "mul"):
@@ -224,7 +224,7 @@ def _find_gru(uses: Uses, last: int) -> RecurrentStep | None:
     return None
 
 
-def _complement(uses: Uses, value: int, gate: int) -> tuple[int, ...]:
+def _complement(uses: DefUse, value: int, gate: int) -> tuple[int, ...]:
     """Return the steps that compute a value as one minus a gate; () if there are none."""
     index = uses.maker(value, "one_minus")
     if index >= 0:
@@ -237,7 +237,7 @@ def _complement(uses: Uses, value: int, gate: int) -> tuple[int, ...]:
 
 
 def _gru_of_gates(
-    uses: Uses, update: int, new: int, states: tuple[int, int], steps: set[int]
+    uses: DefUse, update: int, new: int, states: tuple[int, int], steps: set[int]
 ) -> RecurrentStep | None:
     """Build a GRU cell from the activations of its update and new gates, if all gates are parts of two maps."""
     plus = uses.maker(uses.inputs(new)[0], "add")
@@ -260,7 +260,7 @@ def _gru_of_gates(
 
 
 def _gru_of_sums(
-    uses: Uses, sums: list[int], new: tuple[int, int], states: tuple[int, int], steps: set[int]
+    uses: DefUse, sums: list[int], new: tuple[int, int], states: tuple[int, int], steps: set[int]
 ) -> RecurrentStep | None:
     """Build a GRU cell from the sums in its reset and update gates, and the two parts of its new gate."""
     for reset in uses.both_orders(sums[0]):
@@ -278,7 +278,7 @@ def _gru_of_sums(
     return None
 
 
-def _find_plain(uses: Uses, last: int) -> RecurrentStep | None:
+def _find_plain(uses: DefUse, last: int) -> RecurrentStep | None:
     """Match a plain recurrent cell by its last activation."""
     step = uses.low.steps[last]
     for plus, one, other in uses.match(step.inputs[0], "add", "linear", "linear"):

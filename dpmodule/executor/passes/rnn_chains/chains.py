@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...lowering import Lowered, Step
-from .cells import RecurrentStep, Uses
+from .cells import DefUse, RecurrentStep
 
 _MIN_LENGTH = 3
 """Minimal number of steps of a chain; a kernel for fewer is not faster."""
@@ -84,7 +84,7 @@ def join_cells(cells: list[RecurrentStep]) -> list[Chain]:
 
 
 def _pair(cell: RecurrentStep) -> frozenset[_Weights]:
-    return frozenset(each[1:] for each in cell.maps)
+    return frozenset(linear[1:] for linear in cell.maps)
 
 
 def _follows(before: RecurrentStep, cell: RecurrentStep, r: int) -> bool:
@@ -126,12 +126,11 @@ def _has_order(low: Lowered, step: Step) -> bool:
     return bool(op.random or op.stateful or op.owner or op.read_attrs or node.subgraphs)
 
 
-def arrange(uses: Uses, chains: list[Chain]) -> tuple[list[Chain], list[int | Chain]]:
+def arrange(uses: DefUse, chains: list[Chain]) -> tuple[list[Chain], list[int | Chain]]:
     """Sort steps and chains so that all inputs of each come before it.
 
     Chains without such an order are dropped: their inputs depend on their own states, as in decoders with feedback.
-        Steps
-    that draw random numbers or have side effects keep their order.
+    Steps that draw random numbers or have side effects keep their order.
 
     Returns:
         (remaining chains, order of the chains and of all steps outside them)
@@ -148,7 +147,7 @@ def arrange(uses: Uses, chains: list[Chain]) -> tuple[list[Chain], list[int | Ch
 class _TopologicalOrder:
     """A depth-first topological sort of steps and chains."""
 
-    def __init__(self, uses: Uses, chains: list[Chain]) -> None:
+    def __init__(self, uses: DefUse, chains: list[Chain]) -> None:
         self.order: list[int | Chain] = []
         self._uses = uses
         self._owner: dict[int, Chain] = {i: chain for chain in chains for c in chain.cells for i in c.steps}
@@ -185,7 +184,7 @@ class _TopologicalOrder:
         path: dict[int | Chain, Iterator[int | Chain]] = {item: self._needs(item)}
         while path:
             current, needs = next(reversed(path.items()))
-            child = next((each for each in needs if each not in done), None)
+            child = next((need for need in needs if need not in done), None)
             if child is None:
                 del path[current]
                 done.add(current)

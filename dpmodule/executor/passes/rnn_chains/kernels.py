@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from ...._core import torch_private
 from ....ops.nn.layer_shapes import flat_from
-from ....ops.nn.linear import LARGE, fastest_product, linear
+from ....ops.nn.linear import ONEDNN_MIN_WORK, fastest_product, linear
 from ....ops.nn.lstm import is_small, small_lstm
 
 Optional = torch.Tensor | None
@@ -259,7 +259,7 @@ class Recurrence:
         """Return True if this module's kernels are faster than torch's, which record or prepare every small step."""
         if self.mode not in _KERNELS or x.dtype not in _KERNEL_TYPES:
             return False
-        return torch.is_grad_enabled() or x.numel() * weights[0].shape[0] >= LARGE
+        return torch.is_grad_enabled() or x.numel() * weights[0].shape[0] >= ONEDNN_MIN_WORK
 
     def weights(self, *given: torch.Tensor) -> list[torch.Tensor]:
         """Return two weights, and two biases if there are any, in torch's order of gates.

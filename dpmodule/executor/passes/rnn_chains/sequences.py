@@ -4,9 +4,9 @@ Lists that come from one tensor are not stacked: pieces of one tensor, the state
 same operator on such lists.
 
 Dropout is split into two steps: drawing a mask, and applying it. Between the layers of an unrolled network, dropout is
-    one operator for each time step and layer, and their random numbers come from one generator in the order of the
-    operators. Drawn by separate steps, which read no output of a
-chain, they keep that order while whole layers run one after the other.
+one operator for each time step and layer, and their random numbers come from one generator in the order of the
+operators. Drawn by separate steps, which read no output of a chain, they keep that order while whole layers run one
+after the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ....ops.nn.activation import bernoulli_mask
 from ....ops.nn.layer_shapes import flat_from
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
-from .cells import Uses
+from .cells import DefUse
 
 _MIN_STEPS = 3
 
@@ -213,7 +213,7 @@ class Sequences:
         replaced: values that are no longer needed, unless they have readers outside the sequence.
     """
 
-    def __init__(self, uses: Uses, steps: list[Step]) -> None:
+    def __init__(self, uses: DefUse, steps: list[Step]) -> None:
         self.replaced: set[int] = set()
         self._uses = uses
         self._steps = steps

@@ -1,12 +1,11 @@
-#include "team.hpp"
+#include "parallel.hpp"
 
 #include <dlfcn.h>
 
 namespace dpmodule {
 namespace {
 
-// OpenMP's functions as a compiler's code calls them, where the process has them: torch does not share its own threads
-// by any other way.
+// The process's OpenMP runtime functions, as compiled code calls them: torch provides no other access to its threads.
 struct OpenMp {
     void (*parallel)(void (*)(void *), void *, unsigned threads, unsigned flags) = nullptr;
     int (*thread)() = nullptr;
@@ -32,7 +31,7 @@ struct Team {
     const void *data;
 };
 
-// What one thread of several does: neighbouring parts.
+// The work of one thread: consecutive parts.
 void of_one_thread(void *given) {
     const Team &team = *static_cast<const Team *>(given);
     const std::ptrdiff_t thread = open_mp().thread(), threads = open_mp().threads();
@@ -42,7 +41,7 @@ void of_one_thread(void *given) {
 
 }  // namespace
 
-void in_parts(std::ptrdiff_t parts, int threads, void (*work)(const void *, std::ptrdiff_t), const void *data) {
+void parallel_for(std::ptrdiff_t parts, int threads, void (*work)(const void *, std::ptrdiff_t), const void *data) {
     if (threads > 1 && parts > 1 && open_mp().there()) {
         Team team{parts, work, data};
         open_mp().parallel(of_one_thread, &team, static_cast<unsigned>(threads), 0);

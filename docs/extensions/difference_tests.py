@@ -1,4 +1,4 @@
-"""Shows the tests that hold each difference below it, from `tests/data/differences.json`."""
+"""Show the tests of each difference below it, from `tests/data/differences.json`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ITEM = re.compile(r"^- .+(?:\n  .+)*", re.MULTILINE)
 
 
 def with_tests(text: str, rows: Mapping[str, Sequence[str]]) -> str:
-    """Return a page with the names of tests below each item of its lists, to be opened by a click.
+    """Return a page with the names of tests below each list item, opened by a click.
 
     Args:
         text: the page.
-        rows: the tests by the beginning of the item's text, as one line.
+        rows: the tests by the first words of the item's text, as one line.
     """
 
     def shown(item: re.Match[str]) -> str:
@@ -35,7 +35,7 @@ def with_tests(text: str, rows: Mapping[str, Sequence[str]]) -> str:
 
 
 def add_tests(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Do so for a page of differences."""
+    """Add tests to a page of differences."""
     if docname.startswith("differences/"):
         file = Path(app.srcdir).parent / "tests" / "data" / "differences.json"
         source[0] = with_tests(source[0], json.loads(file.read_text(encoding="utf-8")))

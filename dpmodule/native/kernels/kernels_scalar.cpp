@@ -1,4 +1,4 @@
-// Functions that are rare: the C library's, number by number.
+// Rare functions, computed by the C library element by element.
 #include <cmath>
 
 #include "kernels.hpp"
@@ -13,7 +13,7 @@ void each(int rows, int width, Block y, Block x, F f) {
     }
 }
 
-// dx (+)= dy * slope(a, b); no gradient stays none where the slope is infinite
+// dx (+)= dy * slope(a, b); a zero gradient stays zero where the slope is infinite
 template <class F>
 void each_back(int rows, int width, Block dx, bool add, Block dy, Block a, Block b, F slope) {
     for (int i = 0; i < rows; i++, dx.at += dx.stride, dy.at += dy.stride, a.at += a.stride, b.at += b.stride) {
@@ -24,7 +24,7 @@ void each_back(int rows, int width, Block dx, bool add, Block dy, Block a, Block
     }
 }
 
-// The derivative of the logarithm of the gamma function; NaN where there is a pole.
+// The derivative of the log gamma function; NaN at poles.
 double digamma(double x) {
     constexpr double pi = 3.14159265358979323846;
     if (x <= 0 && x == std::floor(x)) return x == 0 ? -std::copysign(INFINITY, x) : NAN;
@@ -37,7 +37,7 @@ double digamma(double x) {
 
 float squared(float x) { return x * x; }
 
-// The logarithm of a number, computed when first asked for: a row asks again and again.
+// The logarithm of a number, computed once on first use.
 class Logarithm {
   public:
     explicit Logarithm(float of) : of_(of) {}
@@ -64,7 +64,7 @@ float log_loss_slope(float x, float y) { return y == 1 ? -1 / x : y == 0 ? 1 / (
 
 }  // namespace
 
-void unary_each_number(Unary op, float k, int rows, int width, Block y, Block x) {
+void unary_scalar(Unary op, float k, int rows, int width, Block y, Block x) {
     switch (op) {
 #define BY_NUMBER(kind, name, reads, value, slope) \
     case Unary::kind: return each(rows, width, y, x, [=](float v) { return value; });
@@ -74,7 +74,7 @@ void unary_each_number(Unary op, float k, int rows, int width, Block y, Block x)
     }
 }
 
-void unary_each_number_back(Unary op, float k, int rows, int width, Block dx, bool add, Block dy, Block x) {
+void unary_scalar_back(Unary op, float k, int rows, int width, Block dx, bool add, Block dy, Block x) {
     const Logarithm log_k(k);
     switch (op) {
 #define BY_NUMBER(kind, name, reads, value, slope) \
@@ -84,15 +84,14 @@ void unary_each_number_back(Unary op, float k, int rows, int width, Block dx, bo
     }
 }
 
-void binary_each_number(Binary op, int rows, int width, Block y, Block a, Block b) {
+void binary_scalar(Binary op, int rows, int width, Block y, Block a, Block b) {
     for (int i = 0; i < rows; i++, y.at += y.stride, a.at += a.stride, b.at += b.stride) {
         for (int j = 0; j < width; j++)
             y.at[j] = op == Binary::Pow ? std::pow(a.at[j], b.at[j]) : log_loss(a.at[j], b.at[j]);
     }
 }
 
-void binary_each_number_back(Binary op, int which, int rows, int width, Block dx, bool add, Block dy, Block a,
-                             Block b) {
+void binary_scalar_back(Binary op, int which, int rows, int width, Block dx, bool add, Block dy, Block a, Block b) {
     const auto back = [&](auto slope) { each_back(rows, width, dx, add, dy, a, b, slope); };
     if (op == Binary::BinaryLog) {
         if (which) return back([](float x, float) { return std::log1p(-x) - std::log(x); });
