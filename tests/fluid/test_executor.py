@@ -96,7 +96,11 @@ def test_what_may_be_fed():
         ({**BATCH, "label": [0, 1, 0]}, ValueError, r"'label' has shape \(3,\)"),
         ({**BATCH, "label": [[0], [1]]}, ValueError, "different sizes"),
         ({**BATCH, "label": "zero"}, TypeError, "'label' is not an array"),
-        ({**BATCH, "label": [[0], [0.5], [1]]}, TypeError, "'label' is not an array of int64: it has fractions"),
+        (
+            {**BATCH, "label": [[0], [0.5], [1]]},
+            TypeError,
+            "'label' is not an array of int64: it has fractions",
+        ),
         ({**BATCH, "words": [[1], [0.5], []]}, TypeError, "it has fractions"),
         ({"words": [], "label": np.zeros((0, 1))}, ValueError, "is empty"),
         ({**BATCH, "words": 3}, TypeError, "list of sequences"),
