@@ -143,7 +143,7 @@ def test_mistakes(net, executor, tmp_path):
         load(tmp_path / "nothing")
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         other = bow_net(*text_inputs())
-        with pytest.raises(mx.base.StateError, match="without values"):
+        with pytest.raises(mx.base.StateError, match="have no values"):
             save(tmp_path, ["words"], [other[2]], executor)
         fluid.io.save_params(executor, tmp_path, net[0].program)
         fluid.layers.fc(other[2], 3)
