@@ -190,9 +190,6 @@ class Program:
     def join(self, startup: Program) -> None:
         """Use the scope of a startup program.
 
-        Args:
-            startup: the startup program.
-
         Raises:
             StateError: the program already uses another scope.
         """
