@@ -74,7 +74,8 @@ def _compare_outputs(model: Model, target: ModelLocation, shapes: Shapes, tolera
     is_within = difference.is_within(tolerance)
     print(
         f"largest difference: {difference.largest:.3g} among {difference.numbers:,} numbers up to "
-        f"{difference.scale:.3g} ({first} against {second}), {'within' if is_within else 'beyond'} the tolerance {tolerance:g}"
+        f"{difference.scale:.3g} ({first} against {second}), "
+        f"{'within' if is_within else 'beyond'} the tolerance {tolerance:g}"
     )
     return 0 if is_within else 1
 
