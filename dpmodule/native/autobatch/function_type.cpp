@@ -49,9 +49,9 @@ enum class CallForm {
     Node
 };
 
-struct Fast {
+struct FunctionEntry {
     const char *name;
-    CallForm way;
+    CallForm form;
     int kind;  // of Unary, Binary, Reduction, Draw or InputKind, or an Op
 };
 
@@ -61,7 +61,7 @@ constexpr int of(Kind kind) {
 }
 
 // Functions of one expression, with an optional number, are in unary_list.hpp.
-constexpr Fast table[] = {
+constexpr FunctionEntry table[] = {
     {"cmult", CallForm::Binary, of(Binary::Mul)},
     {"cdiv", CallForm::Binary, of(Binary::Div)},
     {"pow", CallForm::Binary, of(Binary::Pow)},
@@ -136,20 +136,20 @@ constexpr Fast table[] = {
 
 struct FunctionObject {
     PyObject_HEAD vectorcallfunc call;
-    Fast fast;
+    FunctionEntry entry;
     double number;  // default of Number
-    PyObject *slow;
+    PyObject *fallback;
     ArgumentNames names;
     PyObject *attributes;  // __dict__
     PyObject *weak;
 };
 
-int several(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
+int several(const FunctionEntry &entry, PyObject *const *args, Py_ssize_t count) {
     Builder &build = current_builder();
     Nodes nodes;
     int axis = 0;
     if (!nodes.read(args[0]) || (count == 2 && !whole(args[1], axis))) return -1;
-    switch (fast.way) {
+    switch (entry.form) {
         case CallForm::Affine:
             return nodes.count % 2 && nodes.count > 1 ? build.transform(nodes.at[0], nodes.at + 1, nodes.count / 2)
                                                       : -1;
@@ -165,17 +165,17 @@ int several(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
 
 // The node, or -1 to fall back to Python.
 int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t count) {
-    const Fast &fast = function.fast;
+    const FunctionEntry &entry = function.entry;
     Builder &build = current_builder();
-    if (fast.way > CallForm::Step) return input_of(static_cast<InputKind>(fast.kind), args, count);
-    if (fast.way >= CallForm::Affine && fast.way <= CallForm::Average)
-        return count == 1 || (count == 2 && fast.way == CallForm::Concat) ? several(fast, args, count) : -1;
-    if (fast.way == CallForm::Random) return draw_numbers(static_cast<Draw>(fast.kind), args, count);
-    if (fast.way == CallForm::Rows) return count == 2 ? rows(args[0], args[1]) : -1;
-    if (fast.way == CallForm::Across) {
+    if (entry.form > CallForm::Step) return input_of(static_cast<InputKind>(entry.kind), args, count);
+    if (entry.form >= CallForm::Affine && entry.form <= CallForm::Average)
+        return count == 1 || (count == 2 && entry.form == CallForm::Concat) ? several(entry, args, count) : -1;
+    if (entry.form == CallForm::Random) return draw_numbers(static_cast<Draw>(entry.kind), args, count);
+    if (entry.form == CallForm::Rows) return count == 2 ? rows(args[0], args[1]) : -1;
+    if (entry.form == CallForm::Across) {
         Nodes nodes;
         if (count != 1 || !nodes.read(args[0])) return -1;
-        const auto kind = static_cast<Reduction>(fast.kind);
+        const auto kind = static_cast<Reduction>(entry.kind);
         return kind == Reduction::Max && nodes.count == 2 ? build.binary(Binary::Max, nodes.at[0], nodes.at[1])
                                                           : build.across(kind, nodes.at, nodes.count);
     }
@@ -184,18 +184,18 @@ int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t co
     int i, j, axis = 0;
     std::vector<int> dims;
     double number = function.number;
-    switch (fast.way) {
-        case CallForm::Unary: return count == 1 ? build.unary(static_cast<Unary>(fast.kind), 0, x) : -1;
-        case CallForm::Softmax: return softmax(static_cast<Op>(fast.kind), x, args, count);
-        case CallForm::Part: return part(static_cast<Part>(fast.kind), x, args, count);
+    switch (entry.form) {
+        case CallForm::Unary: return count == 1 ? build.unary(static_cast<Unary>(entry.kind), 0, x) : -1;
+        case CallForm::Softmax: return softmax(static_cast<Op>(entry.kind), x, args, count);
+        case CallForm::Part: return part(static_cast<Part>(entry.kind), x, args, count);
         case CallForm::Binary:
         case CallForm::Reduce: {
-            const bool two = fast.way == CallForm::Binary || static_cast<Op>(fast.kind) == Op::Dot;
+            const bool two = entry.form == CallForm::Binary || static_cast<Op>(entry.kind) == Op::Dot;
             if (count != 1 + two) return -1;
             const int y = two ? node_of(args[1]) : -1;
             if (two && y < 0) return -1;
-            return fast.way == CallForm::Binary ? build.binary(static_cast<Binary>(fast.kind), x, y)
-                                                : build.reduce(static_cast<Op>(fast.kind), x, y);
+            return entry.form == CallForm::Binary ? build.binary(static_cast<Binary>(entry.kind), x, y)
+                                                  : build.reduce(static_cast<Op>(entry.kind), x, y);
         }
         case CallForm::Transpose: return count == 1 ? build.transpose(x) : -1;
         case CallForm::AddColumn: {
@@ -203,29 +203,29 @@ int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t co
             return column < 0 ? -1 : build.add_to_columns(x, column);
         }
         case CallForm::Loss: {
-            const auto op = static_cast<Op>(fast.kind);
+            const auto op = static_cast<Op>(entry.kind);
             if (count != 2 || !whole(args[1], i)) return -1;
             return build.loss(op, op == Op::Hinge ? 1.0f : 0.0f, x, {i}, false);
         }
         case CallForm::Labels: {
             std::vector<int> labels;
             if (count != 2 || !several_whole(args[1], labels)) return -1;
-            return static_cast<Op>(fast.kind) == Op::PickEach ? build.pick_each(x, labels)
-                                                              : build.loss(Op::PickNegLogSoftmax, 0, x, labels, true);
+            return static_cast<Op>(entry.kind) == Op::PickEach ? build.pick_each(x, labels)
+                                                               : build.loss(Op::PickNegLogSoftmax, 0, x, labels, true);
         }
         case CallForm::Drawn:
         case CallForm::DrawnAlong: {
-            const int along = fast.way == CallForm::DrawnAlong;
+            const int along = entry.form == CallForm::DrawnAlong;
             i = 0;
             if (count != 2 + along || (along && !whole(args[1], i))) return -1;
             const double rate = PyFloat_CheckExact(args[1 + along]) ? PyFloat_AS_DOUBLE(args[1 + along]) : -1.0;
-            const auto kind = static_cast<Draw>(fast.kind);
+            const auto kind = static_cast<Draw>(entry.kind);
             if (rate == 0 && kind == Draw::Dropout) return x;
             return rate >= 0 && (rate <= 1 || kind == Draw::Noise) ? build.drawn(kind, rate, x, i) : -1;
         }
         case CallForm::Number:
             return count == 1 || (count == 2 && real(args[1], number))
-                       ? build.unary(static_cast<Unary>(fast.kind), static_cast<float>(number), x)
+                       ? build.unary(static_cast<Unary>(entry.kind), static_cast<float>(number), x)
                        : -1;
         case CallForm::Count:
             return count == 2 && whole(args[1], i) && i >= 0 ? build.unary(Unary::Poisson, static_cast<float>(i), x)
@@ -242,11 +242,11 @@ int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t co
                        : -1;
         case CallForm::Elements: {
             const unsigned axes = count == 1 ? all_axes(x) : 0;
-            return axes ? build.along(static_cast<Reduction>(fast.kind), x, axes) : -1;
+            return axes ? build.along(static_cast<Reduction>(entry.kind), x, axes) : -1;
         }
-        case CallForm::Batches: return count == 1 ? build.along(static_cast<Reduction>(fast.kind), x, 1) : -1;
-        case CallForm::Moment: return moment(static_cast<Over>(fast.kind), x, args, count);
-        case CallForm::Along: return along(static_cast<Reduction>(fast.kind), x, args, count);
+        case CallForm::Batches: return count == 1 ? build.along(static_cast<Reduction>(entry.kind), x, 1) : -1;
+        case CallForm::Moment: return moment(static_cast<Over>(entry.kind), x, args, count);
+        case CallForm::Along: return along(static_cast<Reduction>(entry.kind), x, args, count);
         case CallForm::Pick:
             return (count == 2 || (count == 3 && whole(args[2], axis))) && whole(args[1], i) && i >= 0
                        ? build.pick(x, i, axis)
@@ -297,16 +297,16 @@ PyObject *step(PyObject *const *args, Py_ssize_t count) {
 // apply(operation, operands, attributes=(), own=None), plain(operation, x, y, z=...), append_many(operation, operands,
 // attributes=()); nullptr, without an error, to fall back to Python.
 PyObject *applied(const FunctionObject &function, PyObject *const *args, Py_ssize_t count) {
-    const CallForm way = function.fast.way;
-    if (count < 2 || count > (way == CallForm::Many ? 3 : 4)) return nullptr;
+    const CallForm form = function.entry.form;
+    if (count < 2 || count > (form == CallForm::Many ? 3 : 4)) return nullptr;
     Nodes operands;
-    if (way == CallForm::Plain ? count < 3 || !operands.read(args + 1, count - 1) : !operands.read(args[1]))
+    if (form == CallForm::Plain ? count < 3 || !operands.read(args + 1, count - 1) : !operands.read(args[1]))
         return nullptr;
-    const bool attributes = way != CallForm::Plain && count > 2,
-               own = way == CallForm::Apply && count > 3 && args[3] != Py_None;
-    const Applied what{args[0], attributes ? args[2] : nullptr, own ? args[3] : nullptr, way == CallForm::Many};
+    const bool attributes = form != CallForm::Plain && count > 2,
+               own = form == CallForm::Apply && count > 3 && args[3] != Py_None;
+    const Applied what{args[0], attributes ? args[2] : nullptr, own ? args[3] : nullptr, form == CallForm::Many};
     PyObject *made = recipes_of_current->make(what, operands, [&] {
-        return PyObject_Vectorcall(function.slow, args, static_cast<std::size_t>(count), nullptr);
+        return PyObject_Vectorcall(function.fallback, args, static_cast<std::size_t>(count), nullptr);
     });
     if (!made) throw PythonError();
     return made;
@@ -315,31 +315,31 @@ PyObject *applied(const FunctionObject &function, PyObject *const *args, Py_ssiz
 PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags, PyObject *keywords) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     return guarded([&]() -> PyObject * {
-        const CallForm way = function->fast.way;
+        const CallForm form = function->entry.form;
         Arguments given;
         PyObject *made = nullptr;
         if (current.is_open() && given.read(function->names, args, flags, keywords)) {
-            if (way == CallForm::Node) {
+            if (form == CallForm::Node) {
                 const int node = given.count == 1 ? node_of(given.at[0]) : -1;
                 if (node >= 0) return PyLong_FromLong(node);
-            } else if (way == CallForm::Step) {
+            } else if (form == CallForm::Step) {
                 made = step(given.at, given.count);
-            } else if (way > CallForm::Filled) {
+            } else if (form > CallForm::Filled) {
                 made = applied(*function, given.at, given.count);
             } else {
                 const int node = attempt(*function, given.at, given.count);
-                if (node >= 0) return way == CallForm::Input ? make_input(node) : make_expression(node);
+                if (node >= 0) return form == CallForm::Input ? make_input(node) : make_expression(node);
             }
         }
-        return made ? made : PyObject_Vectorcall(function->slow, args, flags, keywords);
+        return made ? made : PyObject_Vectorcall(function->fallback, args, flags, keywords);
     });
 }
 
 // False: the name is unknown.
 bool find(const char *name, FunctionObject &function) {
-    for (const Fast &fast : table) {
-        if (std::strcmp(fast.name, name)) continue;
-        function.fast = fast;
+    for (const FunctionEntry &entry : table) {
+        if (std::strcmp(entry.name, name)) continue;
+        function.entry = entry;
         return true;
     }
     int kind = 0;
@@ -349,7 +349,7 @@ bool find(const char *name, FunctionObject &function) {
                      *number_default = defaults ? PyTuple_GET_ITEM(defaults, 0) : nullptr;
             function.number =
                 number_default && PyFloat_CheckExact(number_default) ? PyFloat_AS_DOUBLE(number_default) : 0.0;
-            function.fast = {known, number_default ? CallForm::Number : CallForm::Unary, kind};
+            function.entry = {known, number_default ? CallForm::Number : CallForm::Unary, kind};
             return true;
         }
         kind++;
@@ -360,15 +360,15 @@ bool find(const char *name, FunctionObject &function) {
 int function_init(PyObject *self, PyObject *args, PyObject *) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     const char *name;
-    PyObject *slow;
-    if (!PyArg_ParseTuple(args, "sO:AutobatchFunction", &name, &slow)) return -1;
-    if (!function->names.read(slow)) return -1;
+    PyObject *fallback;
+    if (!PyArg_ParseTuple(args, "sO:AutobatchFunction", &name, &fallback)) return -1;
+    if (!function->names.read(fallback)) return -1;
     if (!find(name, *function)) {
         PyErr_Format(PyExc_ValueError, "there is no C version of %s", name);
         return -1;
     }
-    Py_INCREF(slow);
-    Py_XSETREF(function->slow, slow);
+    Py_INCREF(fallback);
+    Py_XSETREF(function->fallback, fallback);
     function->call = function_call;
     return 0;
 }
@@ -376,7 +376,7 @@ int function_init(PyObject *self, PyObject *args, PyObject *) {
 int function_traverse(PyObject *self, visitproc visit, void *arg) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(function->slow);
+    Py_VISIT(function->fallback);
     Py_VISIT(function->names.defaults);
     Py_VISIT(function->attributes);
     return 0;
@@ -384,7 +384,7 @@ int function_traverse(PyObject *self, visitproc visit, void *arg) {
 
 int function_clear(PyObject *self) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
-    Py_CLEAR(function->slow);
+    Py_CLEAR(function->fallback);
     function->names.clear();
     Py_CLEAR(function->attributes);
     return 0;
@@ -401,12 +401,12 @@ PyMemberDef function_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, call), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(FunctionObject, attributes), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(FunctionObject, weak), READONLY, nullptr},
-    {"__wrapped__", T_OBJECT, offsetof(FunctionObject, slow), READONLY, "the function in Python"},
+    {"__wrapped__", T_OBJECT, offsetof(FunctionObject, fallback), READONLY, "the function in Python"},
     {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot function_slots[] = {
-    {Py_tp_doc, const_cast<char *>(
-                    "AutobatchFunction(name, slow)\n--\n\nAn operation implemented in C, which falls back to `slow`.")},
+    {Py_tp_doc, const_cast<char *>("AutobatchFunction(name, fallback)\n--\n\nAn operation implemented in C, which "
+                                   "calls `fallback` for unsupported arguments.")},
     {Py_tp_new, slot(PyType_GenericNew)},
     {Py_tp_init, slot(function_init)},
     {Py_tp_dealloc, slot(function_dealloc)},

@@ -54,9 +54,9 @@ PyMemberDef node_members[] = {
 
 // The operator of the Python class; `reflected` if the expression is on the right.
 PyObject *python_operator(const char *name, const char *reflected, PyObject *a, PyObject *b) {
-    if (!current.slow) Py_RETURN_NOTIMPLEMENTED;
+    if (!current.fallback) Py_RETURN_NOTIMPLEMENTED;
     const bool left = PyObject_TypeCheck(a, node_type);
-    PyObject *method = PyObject_GetAttrString(current.slow, left ? name : reflected);
+    PyObject *method = PyObject_GetAttrString(current.fallback, left ? name : reflected);
     if (!method) {
         PyErr_Clear();
         Py_RETURN_NOTIMPLEMENTED;
@@ -134,7 +134,7 @@ PyObject *negate(PyObject *a) {
             const int x = node_of(a);
             if (x >= 0) return make_expression(builder().unary(Unary::Neg, 0, x));
         }
-        return current.slow ? PyObject_CallMethod(current.slow, "__neg__", "O", a) : nullptr;
+        return current.fallback ? PyObject_CallMethod(current.fallback, "__neg__", "O", a) : nullptr;
     });
 }
 
@@ -195,7 +195,7 @@ PyObject *subscript(PyObject *a, PyObject *index) {
         }
         if (x >= 0 && made < 0) made = slices(x, index);
         if (made >= 0) return make_expression(made);
-        return current.slow ? PyObject_CallMethod(current.slow, "__getitem__", "OO", a, index) : nullptr;
+        return current.fallback ? PyObject_CallMethod(current.fallback, "__getitem__", "OO", a, index) : nullptr;
     });
 }
 
@@ -229,21 +229,21 @@ PyObject *type_of(PyObject *base, PyObject *methods, const char *name, const cha
     return made;
 }
 
-// autobatch_expressions(slow, name, doc): creates the expression type from AutobatchExpression and the class `slow`,
+// autobatch_expressions(fallback, name, doc): creates the expression type from AutobatchExpression and the class `fallback`,
 // whose operators are the fallback. Created here because the garbage collector tracks instances of Python classes, and
 // there are many.
 PyObject *make_type(PyObject *, PyObject *args) {
-    PyObject *slow;
+    PyObject *fallback;
     const char *name, *doc;
-    if (!PyArg_ParseTuple(args, "O!ss", &PyType_Type, &slow, &name, &doc)) return nullptr;
-    PyObject *made = type_of(reinterpret_cast<PyObject *>(expression_base), slow, name, doc);
+    if (!PyArg_ParseTuple(args, "O!ss", &PyType_Type, &fallback, &name, &doc)) return nullptr;
+    PyObject *made = type_of(reinterpret_cast<PyObject *>(expression_base), fallback, name, doc);
     if (!made) return nullptr;
     Py_INCREF(made);
-    Py_INCREF(slow);
+    Py_INCREF(fallback);
     Py_XDECREF(reinterpret_cast<PyObject *>(current.expression));
-    Py_XDECREF(current.slow);
+    Py_XDECREF(current.fallback);
     current.expression = reinterpret_cast<PyTypeObject *>(made);
-    current.slow = slow;
+    current.fallback = fallback;
     handles.clear();  // handles of another type would not be removed
     return made;
 }
@@ -264,7 +264,7 @@ PyObject *make_inputs(PyObject *, PyObject *args) {
 
 PyMethodDef node_functions[] = {
     {"autobatch_expressions", make_type, METH_VARARGS,
-     "autobatch_expressions(slow, name, doc)\n--\n\nCreate the class of expressions; `slow` "
+     "autobatch_expressions(fallback, name, doc)\n--\n\nCreate the class of expressions; `fallback` "
      "has the operators in Python."},
     {"autobatch_inputs", make_inputs, METH_VARARGS,
      "autobatch_inputs(settable, name, doc)\n--\n\nCreate the class of inputs: expressions "

@@ -62,7 +62,7 @@ struct Current {
     PyTypeObject *expression = nullptr;
     PyTypeObject *input = nullptr;      // of inputs
     PyTypeObject *parameter = nullptr;  // of the parameter that last entered a graph; may be nullptr
-    PyObject *slow = nullptr;           // the class with the operators in Python
+    PyObject *fallback = nullptr;       // the class with the operators in Python
     // True if there is a native graph owned by this thread.
     bool is_open() const { return own_turn == turn; }
     void open(Engine &engine_of_graph) {

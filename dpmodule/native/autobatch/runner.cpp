@@ -138,8 +138,8 @@ void Runner::forward_step(const Work &work, const Step &step) {
     const Signature &s = graph_.signatures[step.sig];
     if (step.kind == Step::Kind::Cell) return cell(work, step, s);
     switch (s.op) {
-#define RUNNER_STEP(op, way) \
-    case Op::op: return way(work, step, s);
+#define RUNNER_STEP(op, function) \
+    case Op::op: return function(work, step, s);
         RUNNER_STEPS(RUNNER_STEP)
         RUNNER_SHARED_STEPS(RUNNER_STEP)
 #undef RUNNER_STEP
@@ -154,8 +154,8 @@ void Runner::backward_step(const Work &work, const Step &step) {
     const Signature &s = graph_.signatures[step.sig];
     if (step.kind == Step::Kind::Cell) return cell_back(work, step, s);
     switch (s.op) {
-#define RUNNER_STEP(op, way) \
-    case Op::op: return way##_back(work, step, s);
+#define RUNNER_STEP(op, function) \
+    case Op::op: return function##_back(work, step, s);
         RUNNER_STEPS(RUNNER_STEP)
         RUNNER_SHARED_STEPS(RUNNER_STEP)
 #undef RUNNER_STEP

@@ -21,7 +21,7 @@ PyObject *expression_at(int node, int version) {
     return made;
 }
 
-PyObject *call_slowly(PyObject *self, const char *name, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+PyObject *call_python(PyObject *self, const char *name, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     PyObject *method = PyObject_GetAttrString(self, name);
     PyObject *found = method ? PyObject_Vectorcall(method, args, static_cast<std::size_t>(count), keywords) : nullptr;
     Py_XDECREF(method);
@@ -35,7 +35,7 @@ PyObject *add_input(PyObject *self, PyObject *const *args, Py_ssize_t count, PyO
         int x = current.is_open() && count == 1 && !keywords ? node_of(args[0]) : -1, outputs[most_layers] = {};
         if (x >= 0 && !steps.read(state)) x = -1;
         for (int l = 0; l < steps.count && x >= 0; l++) x = outputs[l] = steps.add(l, x);
-        if (x < 0) return call_slowly(self, "_step", args, count, keywords);
+        if (x < 0) return call_python(self, "_step", args, count, keywords);
         PyObject *made = Py_TYPE(self)->tp_alloc(Py_TYPE(self), 0);
         if (!made) return nullptr;
         StateObject &after = *state_of(made);
@@ -66,7 +66,7 @@ PyObject *transduce(PyObject *self, PyObject *const *args, Py_ssize_t count, PyO
     return guarded([&]() -> PyObject * {
         Nodes xs;
         if (count != 1 || keywords || !add_sequence(*state_of(self), args[0], xs))
-            return call_slowly(self, "_run", args, count, keywords);
+            return call_python(self, "_run", args, count, keywords);
         return list_of(static_cast<std::size_t>(xs.count), [&](std::size_t i) { return make_expression(xs.at[i]); });
     });
 }
