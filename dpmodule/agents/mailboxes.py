@@ -322,7 +322,7 @@ class ParentEnd:
         return find()
 
     def close(self) -> None:
-        """Tell all workers to end."""
+        """Ask all workers to end."""
         self._cells[_CLOSED] = 1
         for signal in self._mailboxes.signals:
             signal.give()

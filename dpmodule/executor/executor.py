@@ -120,7 +120,7 @@ class Executor:
         self._memos: dict[Node, dict[Any, Any]] = {}
         self._aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._reshaped_from: weakref.ref[Executor] | None = None
-        # what the last run has left
+        # results of the last run
         self._last_mode: bool | None = None
         self._run: RecordedRun | None = None
         self._borrowed: dict[int, torch.Tensor] = {}
@@ -371,7 +371,7 @@ class Executor:
             if key[2]:  # prepared for the previous monitor
                 self._prepared[key] = found._replace(forward=self._mode.forward(found.program))
 
-    def watch_as(self, other: Executor) -> None:
+    def copy_monitor(self, other: Executor) -> None:
         """Install another executor's monitor callback.
 
         Args:
@@ -537,7 +537,7 @@ class Executor:
     def _mark_reshaped_from(self, origin: Executor) -> None:
         """Mark this executor as reshaped from another, and take its monitor."""
         self._reshaped_from = weakref.ref(origin)
-        self.watch_as(origin)
+        self.copy_monitor(origin)
 
     def _write_to_origin(self) -> None:
         """Write the outputs to the outputs of the executor this one was reshaped from, if that has not run.
@@ -667,7 +667,7 @@ class Executor:
         if first and run.mutated:
             self._before = self._commit(run.prepared.program, run.mutated, in_forward=False)
 
-    def take_back(self) -> None:
+    def restore_aux_states(self) -> None:
         """Restore the auxiliary states that the last backward wrote; once.
 
         States that operators write in forward stay unchanged.
@@ -719,7 +719,7 @@ class Executor:
         """True if there was a forward whose results are still available."""
         return self._last_mode is not None
 
-    def set_aside(self) -> None:
+    def drop_cached_runs(self) -> None:
         """Drop cached runs, since an executor for other shapes takes over; this one may be used again."""
         self._default_mode.forget()
 

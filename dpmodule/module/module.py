@@ -1035,7 +1035,7 @@ class Module(CheckpointedModule):
     @override
     def take_back(self) -> None:
         for executor in self.group.execs:
-            executor.take_back()
+            executor.restore_aux_states()
 
     @override
     @needs(Stage.INITIALIZED)

@@ -46,7 +46,7 @@ Operand: TypeAlias = "Handle | Number | np.ndarray[Any, Any]"
 """Second operand of arithmetic: an array, a number, or a NumPy array."""
 
 Out: TypeAlias = "Handle | Sequence[Handle] | None"
-"""Where results are written: an array, or a list of them for several results; None means into new ones."""
+"""Arrays for results: an array, or a list of them for several results; None means into new ones."""
 
 
 class Handle:

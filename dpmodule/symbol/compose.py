@@ -143,7 +143,7 @@ def _hint(alias: str) -> str:
 
 
 def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
-    """Return the number of inputs of a variadic operator: those passed, or more if its attribute says so."""
+    """Return the number of inputs of a variadic operator: those passed, or more if its attribute requires it."""
     if op.variadic is None:
         return 0
     key = op.variadic.count

@@ -300,7 +300,7 @@ class _Translation:
         return self._unknown(node)
 
     def _unknown(self, node: TorchNode) -> Any:
-        """Return what stands for a value that could not be translated, so that others can be looked at."""
+        """Return a placeholder for a value that could not be translated, so that others can be checked."""
         return _UNKNOWN if isinstance(node.meta["val"], torch.Tensor) else [_UNKNOWN] * len(node.meta["val"])
 
     def _valued(self, made: Any, node: TorchNode) -> Any:

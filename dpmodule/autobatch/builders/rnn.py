@@ -193,7 +193,7 @@ class RNNBuilder:
             self.new_graph(self._is_updated)
 
     def _update_cells(self) -> None:
-        """Tell native code whether it can add steps, and with which masks."""
+        """Report to native code whether it can add steps, and with which masks."""
         cells = self.cells
         if cells is not None:
             has_masks = self._mask_batch > 0

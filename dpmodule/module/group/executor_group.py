@@ -219,9 +219,9 @@ class DataParallelExecutorGroup:
         self._executors_by_shapes.move_to_end(self.feed.key)
         if reshape:
             for former, now in zip(self.execs, execs):
-                now.watch_as(former)
+                now.copy_monitor(former)
                 if now is not former:
-                    former.set_aside()
+                    former.drop_cached_runs()
         self.execs = execs
         self._clear_idle_gradients()
 

@@ -346,7 +346,7 @@ class Problems:
         raise FileFormatError(f"{self.path}: this ONNX file cannot be imported:\n{lines}")
 
 
-# models of opsets before 7, upgrade_model by the converter of the package onnx
+# models of opsets before 7, upgraded by the converter of the package onnx
 
 _TARGET = OLDEST[""]
 

@@ -184,7 +184,7 @@ def _split_to_sequence(c: NodeCall) -> list[Any]:
     if given is None or given.is_scalar:
         step = max(1, sizes[0])
         if whole > 4096 * step:
-            raise Unsupported(f"a sequence of {-(-whole // step)} arrays, at max_steps 4096")
+            raise Unsupported(f"a sequence of {-(-whole // step)} arrays, expected at most 4096")
         sizes = [min(sizes[0], whole - i) for i in range(0, whole, step)]
     if sum(sizes) != whole or min(sizes) < 1 or len(sizes) > 4096:
         raise Unsupported(f"split {sizes[:16]} of an axis of {whole} elements")

@@ -204,7 +204,7 @@ def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
 # builders, by name
 
 _FILES = "array contrib detection image linalg math nn pooling quantize random sequence"
-"""Modules with builders: their public functions, and the entries of their tables `TABLE`."""
+"""Modules with builders: their public functions, and the entries of their `TABLE`."""
 
 
 @cache

@@ -12,7 +12,7 @@ from ...._core import torch_private
 from ....ops.nn.conv3x3 import ConvolutionSizes, TiledConvolution
 from ....ops.nn.layer_shapes import per_axis
 from ....ops.spec import Env
-from ...packed_weights import kept, packed
+from ...packed_weights import cached, packed
 from ..channels_last import restride
 
 Tensor = torch.Tensor
@@ -156,7 +156,7 @@ class FusedConvolution:
 
     def kept(self, sources: Tensors, channels: int) -> tuple[Tensor, Tensor] | None:
         """Return packed weight and bias for the extension's kernel; None if they are not cached."""
-        packs: tuple[Tensor, Tensor] | None = kept(self._kind, self.read(sources), channels)
+        packs: tuple[Tensor, Tensor] | None = cached(self._kind, self.read(sources), channels)
         return packs or None
 
     def gamma(self, sources: Tensors) -> Tensor | None:
