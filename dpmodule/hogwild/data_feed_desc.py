@@ -132,7 +132,7 @@ class DataFeedDesc:
         """Mark slots as dense: every line has the same number of values; other slots do not change.
 
         Args:
-            dense_slots_name: names of slots.
+            dense_slots_name: list of existing names.
 
         Raises:
             ArgumentError: the argument is a string, not a list of names.
@@ -145,7 +145,7 @@ class DataFeedDesc:
         """Mark slots as used; other slots do not change.
 
         Args:
-            use_slots_name: names of slots.
+            use_slots_name: list of existing names.
 
         Raises:
             ArgumentError: the argument is a string, not a list of names.
