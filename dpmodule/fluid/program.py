@@ -190,6 +190,9 @@ class Program:
     def join(self, startup: Program) -> None:
         """Use the scope of a startup program.
 
+        Args:
+            startup: program whose scope holds the parameters.
+
         Raises:
             StateError: the program already uses another scope.
         """
@@ -204,7 +207,7 @@ class Program:
         """Add a variable, and return it.
 
         Args:
-            variable: the variable.
+            variable: a new value of this program.
 
         Raises:
             ArgumentError: the name is in use.

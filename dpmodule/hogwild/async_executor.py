@@ -263,7 +263,8 @@ class AsyncExecutor(Closing):
         """Return the engine that mode "auto" chooses for a program, and the reason, as a printable `EngineChoice`.
 
         Args:
-            data_feed: description of its feed; None means that of its last run.
+            program: a Module, a Symbol, or a program of `fluid`.
+            data_feed: description of its feed; None: that of its last run.
             thread_num: number of workers.
             optimizer: as in `run_from_files`, only with `data_feed`.
 
