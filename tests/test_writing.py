@@ -59,11 +59,7 @@ PHRASES = {
 
 TO_DO = (
     "dpmodule/_object_state.py",
-    "dpmodule/callback/",
-    "dpmodule/cli/",
-    "dpmodule/fluid/",
     "dpmodule/gluon/",
-    "dpmodule/hogwild/",
     "dpmodule/image/",
     "dpmodule/io/",
     "dpmodule/kvstore/",

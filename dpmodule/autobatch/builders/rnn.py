@@ -103,7 +103,7 @@ class RNNBuilder:
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> RNNBuilder:
-        """Make a network as `spec` of another one describes it."""
+        """Create a network from the `spec` of another network."""
         return builder_from_spec(cls, spec, model)
 
     def whoami(self) -> str:
