@@ -197,9 +197,12 @@ def system_of(path: str) -> str:
 
 def members_of(systems: set[str]) -> dict[str, str]:
     """Return the advice on members of objects, by name, for programs of some systems."""
-    found = moving_table()["members"]
+    members = moving_table()["members"]
     return {
-        name: text for system in sorted(systems) if system in found for name, text in found[system].items()
+        name: text
+        for system in sorted(systems)
+        if system in members
+        for name, text in members[system].items()
     }
 
 
@@ -216,8 +219,8 @@ def advice(path: str) -> str:
         longest_prefix(path, moving_table()["absent"]),
         longest_prefix(path, moving_table()["instead"]),
     )
-    found = [f"left out: {moving_table()['absent'][why]}"] if why else []
-    return "; ".join(found + ([moving_table()["instead"][instead]] if instead else []))
+    reasons = [f"left out: {moving_table()['absent'][why]}"] if why else []
+    return "; ".join(reasons + ([moving_table()["instead"][instead]] if instead else []))
 
 
 @cache
@@ -235,10 +238,10 @@ def find_target(path: str) -> NameTarget:
     for name in path[len(start) :].split(".")[1:]:
         if not isinstance(owner, (ModuleType, type)):
             break
-        found = _member(owner, name)
-        if found is None:
+        member = _member(owner, name)
+        if member is None:
             return NameTarget(None, _missing_advice(path, owner, name))
-        owner, new = found[0], f"{new}.{name}"
+        owner, new = member[0], f"{new}.{name}"
     if hasattr(owner, "__absent_path__"):  # may be named but not used, like all of Gluon
         return NameTarget(None, advice(f"mxnet.{owner.__absent_path__}"))
     return NameTarget(new, is_module=isinstance(owner, ModuleType))

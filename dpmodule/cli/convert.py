@@ -70,11 +70,12 @@ def _compare_outputs(model: Model, target: ModelLocation, shapes: Shapes, tolera
     if target.kind in ("onnx", "pt2"):  # these kinds have no outputs that are computed from labels
         kept = model.predictions.list_outputs()
         expected = [array for name, array in zip(model.net.list_outputs(), expected) if name in kept]
-    found = compare(expected, outputs)
-    is_within = found.is_within(tolerance)
+    difference = compare(expected, outputs)
+    is_within = difference.is_within(tolerance)
     print(
-        f"largest difference: {found.largest:.3g} among {found.numbers:,} numbers up to {found.scale:.3g} "
-        f"({first} against {second}), {'within' if is_within else 'beyond'} the tolerance {tolerance:g}"
+        f"largest difference: {difference.largest:.3g} among {difference.numbers:,} numbers up to "
+        f"{difference.scale:.3g} ({first} against {second}), "
+        f"{'within' if is_within else 'beyond'} the tolerance {tolerance:g}"
     )
     return 0 if is_within else 1
 
@@ -165,8 +166,8 @@ def _run_exported(model: Model, feed: Arrays) -> Outputs:
         names = model.inputs
     values = [torch.from_numpy(feed[name]).to(node.meta["val"].dtype) for name, node in zip(names, inputs)]
     with torch.no_grad():
-        found = program.module()(*values)
-    return [each.numpy() for each in (found if isinstance(found, (tuple, list)) else [found])]
+        outputs = program.module()(*values)
+    return [each.numpy() for each in (outputs if isinstance(outputs, (tuple, list)) else [outputs])]
 
 
 def _run_onnx(path: str, feed: Arrays) -> Outputs:

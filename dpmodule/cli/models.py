@@ -229,8 +229,8 @@ def read(
         shapes: shapes of inputs from the user.
     """
     if place.kind == "folder":
-        found = interop.load_pretrained(place.path)
-        return Model(place, found.symbol, found.arg_params, found.aux_params, dict(found.data_shapes))
+        saved = interop.load_pretrained(place.path)
+        return Model(place, saved.symbol, saved.arg_params, saved.aux_params, dict(saved.data_shapes))
     if place.kind == "onnx":
         return _read_onnx(place, shapes or {})
     if place.kind == "pt2":
@@ -289,10 +289,10 @@ def read_values(path: str) -> dict[str, NDArray]:
     """Return the arrays of a file by name, without ``arg:`` and ``aux:``."""
     if find(path).kind == "pt":
         return interop.load_torch_state(path)
-    found = ndarray.load(path)
-    if not isinstance(found, dict):
+    arrays = ndarray.load(path)
+    if not isinstance(arrays, dict):
         raise FileFormatError(f"{path}: has arrays without names, expected those of a checkpoint")
-    return {key.removeprefix("arg:").removeprefix("aux:"): array for key, array in found.items()}
+    return {key.removeprefix("arg:").removeprefix("aux:"): array for key, array in arrays.items()}
 
 
 def _onnx() -> Any:
@@ -313,16 +313,16 @@ def _fill_open_sizes(
 ) -> Shapes:
     """Return shapes of inputs with open sizes (0) replaced by the first common size that fits."""
     for size in _USUAL_SIZES:
-        found = {
+        filled = {
             name: tuple(each or (size if axis else 1) for axis, each in enumerate(shape))
             for name, shape in declared.items()
             if shape
         }
         try:
-            find_shapes(net, {**found, **shapes}, values, guess=False)
+            find_shapes(net, {**filled, **shapes}, values, guess=False)
         except MXNetError:
             continue
-        return found
+        return filled
     return {name: tuple(shape) for name, shape in declared.items() if shape and all(shape)}
 
 
@@ -430,10 +430,10 @@ def _input_type(model: Model, name: str) -> str:
     """Return the element type of an input: as declared, else that of the parameters."""
     known = {key: value.dtype for key, value in model.arg_params.items()}
     try:
-        found = dict(zip(model.net.list_arguments(), model.net.infer_type_partial(**known)[0] or ()))
+        types = dict(zip(model.net.list_arguments(), model.net.infer_type_partial(**known)[0] or ()))
     except MXNetError:
-        found = {}
-    return dtype_name(found.get(name))
+        types = {}
+    return dtype_name(types.get(name))
 
 
 def _write_exported(model: Model, path: str, shapes: Shapes) -> str:

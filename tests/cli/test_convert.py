@@ -220,7 +220,10 @@ def test_errors_say_what_to_do(here, capsys):
         (("junk", "a.onnx"), "junk: not a model"),
         (("empty", "a.onnx"), "a folder without config.json"),
         (("alone.pt", "a.onnx"), "alone-symbol.json does not exist; give the graph with --symbol FILE"),
-        (("other.safetensors", "a.onnx", "--symbol", "net-symbol.json"), "holds x, which the graph has not"),
+        (
+            ("other.safetensors", "a.onnx", "--symbol", "net-symbol.json"),
+            "has x, which the graph does not have",
+        ),
         (("list", "a.onnx", "--symbol", "net-symbol.json"), "a list of arrays without names"),
         (("net", "net"), "is net itself"),
         (("net", "a.pt", "--opset", "17"), "--opset 17 goes with ONNX"),
