@@ -173,7 +173,9 @@ def _named_inputs(
     for key in named:
         if key not in names:
             raise OpError(f"{op.name} {name!r}: input {key} does not exist with these attributes")
-    entries = {names[i]: _entry(op, names[i], value) for i, value in enumerate(positional) if value is not None}
+    entries = {
+        names[i]: _entry(op, names[i], value) for i, value in enumerate(positional) if value is not None
+    }
     entries.update({key: _entry(op, key, value) for key, value in named.items()})
     return entries
 

@@ -357,7 +357,9 @@ def _group_norm(
     # MXNet scales each group by one number, torch each channel
     whole = value if value.rank > 2 else b.reshape(value, (*value.dims, 1))
     plain = [b.full((groups,), n, value.dtype) for n in (1.0, 0.0)]
-    normalized = b.value(b.op("GroupNorm", whole, *plain, num_groups=groups, eps=eps), whole.dims, value.dtype)
+    normalized = b.value(
+        b.op("GroupNorm", whole, *plain, num_groups=groups, eps=eps), whole.dims, value.dtype
+    )
     return _scale_channels(b, b.reshape(normalized, value.dims), weight, bias)
 
 
