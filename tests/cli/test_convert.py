@@ -224,7 +224,7 @@ def test_errors_say_what_to_do(here, capsys):
             ("other.safetensors", "a.onnx", "--symbol", "net-symbol.json"),
             "has x, which the graph does not have",
         ),
-        (("list", "a.onnx", "--symbol", "net-symbol.json"), "a list of arrays without names"),
+        (("list", "a.onnx", "--symbol", "net-symbol.json"), "has arrays without names"),
         (("net", "net"), "is net itself"),
         (("net", "a.pt", "--opset", "17"), "--opset 17 goes with ONNX"),
         (("net", "empty", "--to", "onnx"), "empty is a folder, and the output is to be onnx"),
