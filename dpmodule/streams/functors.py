@@ -19,10 +19,10 @@ from typing import Any, Generic, TypeVar
 
 from .. import native
 from ..base import ArgumentError, BoundsError
-from ..native.functors import checksum, copy, deflate, multislot, records
-from ..native.functors.multislot import MultiSlotLines, Slot
-from ..native.functors.multislot import SlotValues as SlotValues
-from ..native.functors.records import Records
+from ..native import blocks, multislot
+from ..native.blocks import Records
+from ..native.multislot import MultiSlotLines, Slot
+from ..native.multislot import SlotValues as SlotValues
 from .string_handle import StringHandle
 
 _Result = TypeVar("_Result")
@@ -81,7 +81,7 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
     __slots__ = ()
 
     def __init__(self, data: Any, format: str = "gzip", *, level: int = -1) -> None:
-        if format not in deflate.FORMATS:
+        if format not in blocks.WINDOW_BITS:
             raise ArgumentError(
                 f"CompressFunctor: format is {format!r}, expected 'gzip', 'zlib' or 'deflate'"
             )
@@ -91,7 +91,7 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
         core = native.core
         super().__init__(
             core and core.zlib_version() and core.compress(handle, format, level),
-            lambda: StringHandle(deflate.compress(handle, format, level)),
+            lambda: StringHandle(blocks.compress(handle, format, level)),
         )
 
 
@@ -116,7 +116,7 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
     __slots__ = ()
 
     def __init__(self, data: Any, format: str = "auto", *, max_bytes: int | None = None) -> None:
-        if format != "auto" and format not in deflate.FORMATS:
+        if format != "auto" and format not in blocks.WINDOW_BITS:
             raise ArgumentError(
                 f"DecompressFunctor: format is {format!r}, expected 'auto', 'gzip', 'zlib' or 'deflate'"
             )
@@ -125,7 +125,7 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
         core = native.core
         super().__init__(
             core and core.zlib_version() and core.decompress(handle, format, most),
-            lambda: StringHandle(deflate.decompress(handle, format, most)),
+            lambda: StringHandle(blocks.decompress(handle, format, most)),
         )
 
 
@@ -153,7 +153,7 @@ class Crc32cFunctor(ReadyFunctor[int]):
             raise ArgumentError(f"Crc32cFunctor: value is {value!r}, expected an integer from 0 to 2^32 - 1")
         handle = StringHandle(data)
         core = native.core
-        super().__init__(core and core.crc32c(handle, value), checksum.crc32c, handle, value)
+        super().__init__(core and core.crc32c(handle, value), blocks.crc32c, handle, value)
 
 
 class MemcpyFunctor(ReadyFunctor[int]):
@@ -187,12 +187,12 @@ class MemcpyFunctor(ReadyFunctor[int]):
         source_offset: int = 0,
         count: int | None = None,
     ) -> None:
-        read = copy.range_of("MemcpyFunctor: source", source, source_offset, count)
-        written = copy.range_of("MemcpyFunctor: target", target, target_offset, len(read), write=True)
+        read = blocks.byte_range("MemcpyFunctor: source", source, source_offset, count)
+        written = blocks.byte_range("MemcpyFunctor: target", target, target_offset, len(read), write=True)
         core = native.core
         super().__init__(
             core and core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read)),
-            copy.copy,
+            blocks.copy,
             written,
             read,
         )
@@ -261,7 +261,7 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
             )
         _count("MultiSlotFunctor: first_line", first_line)
         handle = StringHandle(data)
-        finish = partial(multislot.finish, given)
+        finish = partial(multislot.to_tensors, given)
         described = [
             (_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used, slot.width or 0)
             for slot in given
@@ -303,7 +303,7 @@ class RecordsFunctor(ReadyFunctor[Records]):
         core = native.core
         super().__init__(
             core and core.records(handle, _shown(source), offset, final, Records._make),
-            lambda: Records(*records.find(handle, StringHandle, source, offset, final)),
+            lambda: Records(*blocks.find_records(handle, StringHandle, source, offset, final)),
         )
 
 

@@ -27,7 +27,7 @@ from .. import native
 from .errors import LoopClosedError
 
 if TYPE_CHECKING or native.core is None:
-    from ..native.signal_bus import SignalBus
+    from ..native.threads import SignalBus
 else:
     SignalBus = native.core.SignalBus
 

@@ -24,9 +24,9 @@ from .thread_pool import Unstoppable
 from .worker_pool import BaseAsyncWorker, BaseAsyncWorkerPool
 
 if TYPE_CHECKING or native.core is None:
-    from ..native.functor import NoopFunctor as NoopFunctor
-    from ..native.thread_pool import ThreadPool as Threads
-    from ..native.thread_pool import Worker
+    from ..native.threads import NoopFunctor as NoopFunctor
+    from ..native.threads import ThreadPool as Threads
+    from ..native.threads import Worker
 else:
     NoopFunctor = native.core.NoopFunctor
     Threads = native.core.ThreadPool
