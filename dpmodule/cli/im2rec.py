@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from ..base import ArgumentError
-from ..recordio.folder import Picture, Recoding, find_pictures, split_pictures, write_pictures
+from ..recordio.folder import Picture, ImageEncoding, find_pictures, split_pictures, write_pictures
 
 _SHOWN = 10
 """So many classes, and pictures that cannot be used, are printed by name."""
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
                 f"--train-ratio {args.train_ratio:g} leaves no picture for {prefix}.rec; expected a smaller share"
             )
     os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
-    unusable = write_pictures(args.folder, chosen, Recoding(args.resize, args.quality), args.threads)
+    unusable = write_pictures(args.folder, chosen, ImageEncoding(args.resize, args.quality), args.threads)
     for prefix, rows in chosen.items():
         count = sum(row.path not in unusable for row in rows)
         print(

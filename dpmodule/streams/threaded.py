@@ -90,7 +90,7 @@ class ThreadPool(Threads):
         futures are resolved if their loop still runs. Ctrl-C ends the wait.
 
         Args:
-            timeout_s: how long to wait, in seconds. Threads that are busy for longer end by themselves after their job.
+            timeout_s: how long to wait, in seconds. Threads that are busy for longer end on their own after their job.
 
         Returns:
             Whether all threads have ended.

@@ -207,7 +207,7 @@ def test_a_child_that_takes_its_time_to_end_is_waited_for():
 
 
 def test_a_child_that_closes_its_channel_and_goes_on_is_stuck(monkeypatch):
-    monkeypatch.setattr("dpmodule.streams.process._LAST_WORDS_S", 0.2)
+    monkeypatch.setattr("dpmodule.streams.process._EXIT_S", 0.2)
     supervisor, child = forked(_close_the_channel, "sleep")
     with supervisor:
         with pytest.raises(WorkerStuck, match="closed its channel and did not end.*working on its end"):

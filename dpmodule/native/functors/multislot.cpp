@@ -43,7 +43,7 @@ MultiSlotParser::MultiSlotParser(const std::vector<Slot> &slots, const std::stri
 void MultiSlotParser::parse(const char *text, std::size_t size, bool final) {
     const char *at = text, *end = text + size;
     Words words(text, end);
-    unsigned others = 0;  // lines that are not plain; where most are, none is tried any more
+    unsigned others = 0;  // lines that are not plain; where most are, none is tried any longer
     while (at < end) {
         const char *stop = lines_ > 0 && others <= 16 + lines_ / 4 ? parse_plain_line(words) : nullptr;
         if (!stop) {
