@@ -14,14 +14,14 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from ._core import lazy
+from ._devices.shared_memory import Segment
+from ._devices.single_thread import single_thread
 from .base import ArgumentError, DTypeError, ShapeError, StateError, dtype_name
-from .compat import lazy
 from .context import Context, cpu
-from .devices.shared_memory import Segment
-from .devices.single_thread import single_thread
 from .executor.sparse_arrays import allocate_as
 from .ndarray import NDArray
-from .ops.exposure import expose
+from .ops.write_tracking import expose
 from .optimizer import Optimizer, Updater
 
 if TYPE_CHECKING:
@@ -352,7 +352,7 @@ class ParamStore:
             )
         self.optimizer_states = self._made_states(updater, keys)
         if before is not None:
-            before.retired.fill_(1)
+            before.replaced.fill_(1)
         self._give_states(updater, keys)
 
     def _only_updater(self) -> tuple[Updater | None, dict[Any, StateKey]]:

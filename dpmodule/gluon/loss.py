@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from .. import symbol as sym
-from ..compat import lazy
+from .._core import lazy
 from ..symbol import Symbol
 from .absent import absent_from, names_of
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from .. import ndarray as nd
+from .._core import lazy
 from ..base import ArgumentError, ShapeError
-from ..compat import lazy
 from ..context import Context
 from ..ndarray import NDArray
 from .absent import absent_from, names_of

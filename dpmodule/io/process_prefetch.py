@@ -8,14 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
+from .._core.closing import Closing
+from .._devices import generators
 from ..base import ArgumentError, StateError
-from ..compat.closing import Closing
-from ..devices import generators
 from ..streams.checks import check_count
 from .convert import EpochStart
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataBatch, DataIter, check_part, check_state
-from .process_feed import END, FeedOptions, FeedCommands, WorkerFeed
+from .process_feed import END, FeedCommands, FeedOptions, WorkerFeed
 
 _logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
     turn, one of each, so that their order depends on neither the workers' speed nor the load; workers whose part is
     over are left out. Reading starts at once and again after each `reset`, for which the processes stay.
 
-    A batch lies in the memory of a slot that its worker fills again when nothing refers to the batch any longer: neither
+    A batch uses the memory of a slot, which its worker reuses when nothing refers to the batch any longer: neither
     an array, nor a view of one, nor a module that has just computed with it. Whoever keeps as many batches of a worker
     as it has slots gets copies from then on, so that nothing ever waits for that. `Module.fit` holds two batches at a
     time: with one worker, three slots give it every batch without a copy; with several, two slots do.
@@ -50,7 +50,7 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         timeout_s: how long a batch may take, in seconds; a worker that takes longer is killed, and `WorkerStuck` shows
             its stack. None: as long as it takes.
         num_threads: how many threads torch may use in each worker.
-        seed: of the workers' random numbers: Python's, NumPy's, torch's and `mx.random`'s begin again in each worker and
+        seed: seed of the workers' random numbers: those of Python, NumPy, torch and `mx.random` restart in each worker and
             each epoch from this, the worker's and the epoch's number (default: drawn, so that ``mx.random.seed``
             repeats it).
 

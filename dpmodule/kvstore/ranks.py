@@ -18,9 +18,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
+from .._devices import generators
 from ..base import ArgumentError, LostWorkerError
 from ..context import num_gpus
-from ..devices import generators
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from .pulse import Pulse
 from .transfer import BYTES, Sums, buckets_of, unpacked

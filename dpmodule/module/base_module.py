@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from .._core import lazy
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, StateError
 from ..base import _as_list as _as_list
-from ..compat import lazy
-from ..devices.single_thread import single_thread
 from ..initializer import Uniform
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of

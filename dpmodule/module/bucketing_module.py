@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from .._core import lazy
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
-from ..compat import lazy
 from ..context import Context
-from ..executor import give_back
+from ..executor import trim_heap
 from ..ndarray import NDArray
 from ..params import ParamStore
 from ..symbol import Symbol
@@ -322,7 +322,7 @@ class BucketingModule(BaseModule):
         if self._is_tidy or self._in_epoch:
             return
         if len(self._buckets) > 1 and is_large:
-            give_back()
+            trim_heap()
         self._is_tidy = True
 
     @override

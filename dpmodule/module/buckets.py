@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._files import read_committed
 from ..base import ArgumentError, FileFormatError
 from ..checkpoint import load_params as load_params
 from ..checkpoint import save_checkpoint
-from ..files import read_settled
 from ..name import NameManager
 from ..ndarray import NDArray, array, serial
 from ..ops.attrs import literal
@@ -160,7 +160,7 @@ def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
     if not os.path.exists(path):
         return {}, None
     try:
-        found = json.loads(read_settled(path))
+        found = json.loads(read_committed(path))
         rows = [(literal(r["key"]), list(r["data_names"]), list(r["label_names"])) for r in found["buckets"]]
         default = literal(found["default_bucket_key"])
         return {key: (_symbol(prefix, key), data, label) for key, data, label in rows}, default
@@ -171,7 +171,7 @@ def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
 
 
 def _symbol(prefix: str, key: BucketKey) -> Symbol:
-    return load_json(read_settled(_symbol_file(prefix, key)).decode("utf-8"))
+    return load_json(read_committed(_symbol_file(prefix, key)).decode("utf-8"))
 
 
 def as_sym_gen(saved: Mapping[Any, Bucket], sym_gen: Callable[[Any], Any] | None) -> Callable[[Any], Any]:

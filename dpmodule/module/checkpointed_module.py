@@ -113,7 +113,7 @@ class CheckpointedModule(BaseModule):
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:
         """Write the optimizer's states to a file, atomically."""
-        from ..files import write_atomically
+        from .._files import write_atomically
 
         write_atomically(fname, self._optimizer_states())
 

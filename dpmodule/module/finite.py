@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 
 from .. import native
+from .._core import torch_private
+from .._devices import generators
+from .._devices.device_transfer import HostCopy
 from ..base import ArgumentError, NonFiniteError, StateError
-from ..compat import torch_private
-from ..devices import generators
-from ..devices.device_transfer import HostCopy
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
@@ -174,7 +174,7 @@ class Findings:
 
     def is_there(self) -> bool:
         """Say whether `first` would return at once."""
-        return all(copy.is_there() for _, copy in self._copies)
+        return all(copy.is_ready() for _, copy in self._copies)
 
     def first(self) -> str | None:
         """Return what the first tensor is called in which something is not finite; waits until that is known."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from .._core import lazy
 from ..base import ArgumentError, StateError
-from ..compat import lazy
 from ..context import Context
 from ..executor import run_options
 from ..io import DataDesc
@@ -22,7 +22,7 @@ from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
 from ..params import ParamStore
 from ..symbol import Symbol
-from ..symbol.half import half_symbol
+from ..symbol.mixed_precision import convert_to_half
 from .arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from .checkpointed_module import CheckpointedModule
 from .class_labels import fed_network
@@ -358,10 +358,10 @@ class Module(CheckpointedModule):
             FileFormatError: it is no ONNX file, or holds what cannot be translated.
             ArgumentError: an argument of the constructor does not fit.
         """
-        from ..onnx.load import described_inputs, import_model
+        from ..onnx.load import import_model, input_descriptions
 
         symbol, arg_params, aux_params = import_model(file, shapes)
-        inputs = described_inputs(file, symbol, shapes or {})
+        inputs = input_descriptions(file, symbol, shapes or {})
         names = [each.name for each in inputs]
         module = Module(symbol, data_names=names, label_names=None, context=context, **kwargs)
         module.bind(inputs, for_training=False)
@@ -557,7 +557,7 @@ class Module(CheckpointedModule):
         differentiated = [*self._param_names, *(self._data_names if wanted.inputs_need_grad else ())]
         symbol, grad_req = self._symbol, wanted.grad_req
         if self._half is not None:
-            symbol = half_symbol(symbol, self._half, differentiated)
+            symbol = convert_to_half(symbol, self._half, differentiated)
             if isinstance(grad_req, (list, tuple)):  # in the order of the symbol's own arguments
                 grad_req = dict(zip(self._symbol.list_arguments(), grad_req))
         group = DataParallelExecutorGroup(
@@ -1035,7 +1035,7 @@ class Module(CheckpointedModule):
     @override
     def take_back(self) -> None:
         for executor in self.group.execs:
-            executor.take_back()
+            executor.restore_aux_states()
 
     @override
     @needs(Stage.INITIALIZED)

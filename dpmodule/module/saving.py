@@ -13,14 +13,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
-from .. import run_file
+from .._devices import generators
+from .._files import finish_commit
+from .._object_state import digest, equal, random_generators, set_state, state_of
 from ..base import ArgumentError, FileError, FileFormatError, StateError
 from ..callback.checkpoint import Checkpoint
-from ..devices import generators
-from ..files import settle
+from ..checkpoint import run_format
 from ..io.convert import EpochStart
 from ..ndarray import NDArray
-from ..object_state import digest, equal, random_generators, set_state, state_of
 from ..symbol import Symbol
 from .lockstep import Lockstep
 from .run_state import differences, load_optimizer_bytes, optimizer_bytes
@@ -240,7 +240,7 @@ class Saving:
         prefix = self._rules.prefix
         chain = module.all_updates()
         packed = io.BytesIO()
-        run_file.write(packed, {**first, "ranks": others})
+        run_format.write(packed, {**first, "ranks": others})
         symbol = module.symbol if isinstance(getattr(module, "symbol", None), Symbol) else None
         arg_params, aux_params = module.get_params()
         files.save_checkpoint(
@@ -274,7 +274,7 @@ class Saving:
         known = {}
         for epoch in [*epochs, files.LAST]:
             path = files.run_file(prefix, epoch)
-            settle(path)
+            finish_commit(path)
             if os.path.exists(path):
                 known[epoch] = _sort_key(path)
         if not known:
@@ -283,7 +283,7 @@ class Saving:
         self._found_at = prefix, epoch
         path = files.run_file(prefix, epoch)
         with _with_advice(path):
-            state = run_file.read(path)
+            state = run_format.read(path)
         self._facts["started"] = state["started"]
         return state
 
@@ -492,7 +492,7 @@ _REQUIRED_KEYS |= {
 def _sort_key(path: str) -> tuple[float, int, int]:
     """Return what orders saved states: when their run was begun, and where it stood."""
     with _with_advice(path):
-        state = run_file.peek(path)
+        state = run_format.peek(path)
         if missing := sorted(_REQUIRED_KEYS - state.keys()):
             raise FileFormatError(f"{path}: the state of a run without {', '.join(missing)}")
     return state["started"], state["epoch"], state["nbatch"]

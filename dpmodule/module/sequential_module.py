@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from .._core import lazy
 from ..base import ArgumentError, DTypeError, MXNetError, ShapeError, StateError
-from ..compat import lazy
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
 from ..ndarray.sparse_base import clear

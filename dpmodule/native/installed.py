@@ -18,7 +18,7 @@ _NAME = "dpmodule._native"
 
 
 def fingerprint(folder: Path) -> str:
-    """Return 64 hexadecimal digits computed from the C++ files below a folder; ``setup.py`` puts them into the build."""
+    """Return the hash of the C++ files below a folder, 64 hexadecimal digits, which ``setup.py`` builds in."""
     digest = hashlib.sha256()
     for path in sorted(path for pattern in ("*.cpp", "*.hpp", "*.h") for path in folder.rglob(pattern)):
         digest.update(f"{path.relative_to(folder).as_posix()}\n".encode() + path.read_bytes())

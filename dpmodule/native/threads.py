@@ -212,7 +212,9 @@ class ThreadPool:
         self._threads: list[threading.Thread] = []
         for i in range(self._size):
             # a thread refers to the queue alone, so that an unreferenced pool can end it
-            thread = threading.Thread(target=_work, args=(self._calls,), name=f"{self._name}-{i}", daemon=True)
+            thread = threading.Thread(
+                target=_work, args=(self._calls,), name=f"{self._name}-{i}", daemon=True
+            )
             try:
                 thread.start()
             except RuntimeError as refusal:

@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from ..devices import generators
-from .worker_status import WorkerStatus
+from .._devices import generators
 from .errors import PipeClosed, WorkerStuck
 from .messages import Message, MessageFrames, ReceivedMessage, RemoteError, pack
+from .worker_status import WorkerStatus
 
 _SET_SIGNAL: int | None = getattr(fcntl, "F_SETSIG", None)  # Linux only
 

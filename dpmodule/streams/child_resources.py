@@ -13,9 +13,9 @@ import time
 from multiprocessing.process import BaseProcess
 
 from .child import Lifeline
-from .worker_status import WorkerStatus
 from .launch import forget_process, resume_fork_server
 from .messages import MessageFrames
+from .worker_status import WorkerStatus
 
 KILL_S = 5.0
 """Most seconds to wait for a killed process to end; it takes longer only if the system hangs."""

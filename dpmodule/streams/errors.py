@@ -22,8 +22,8 @@ from __future__ import annotations
 import errno
 import pickle
 
+from .._core import lazy
 from ..base import FileError, MXNetError
-from ..compat import lazy
 from ..native.errors import FunctorError as FunctorError
 from ..native.errors import LoopClosedError as LoopClosedError
 from ..native.errors import PoolClosedError as PoolClosedError
@@ -52,7 +52,9 @@ def refused(what: str, error: OSError) -> FileError:
     """Return the error for a system call that failed, usually for lack of descriptors or memory."""
     hint = ""
     if error.errno == errno.EMFILE:
-        hint = "; this process has reached its limit of open files: close some, or raise the limit (ulimit -n)"
+        hint = (
+            "; this process has reached its limit of open files: close some, or raise the limit (ulimit -n)"
+        )
     elif error.errno in (errno.ENOMEM, errno.ENOSPC):
         hint = "; there is no memory for it: send less at a time, or use fewer slots"
     return FileError(error.errno, f"{what}: {error.strerror}{hint}")

@@ -272,7 +272,9 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
             and core.multislot(
                 handle, described, _printable(source), first_line, final, skip_blank, skip_bad, finish
             ),
-            lambda: finish(multislot.parse(handle, slot_list, source, first_line, final, skip_blank, skip_bad)),
+            lambda: finish(
+                multislot.parse(handle, slot_list, source, first_line, final, skip_blank, skip_bad)
+            ),
         )
 
 

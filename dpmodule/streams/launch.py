@@ -19,13 +19,13 @@ from multiprocessing import reduction, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from .._devices import shared_memory
 from ..base import ArgumentError, StateError
-from ..devices import shared_memory
 from . import child
 from .child import START, ChildStart, PassedDescriptor
-from .worker_status import process_state
 from .errors import UnpicklableError, WorkerDied, WorkerStuck
 from .messages import Message, pack
+from .worker_status import process_state
 
 _STOPPED_S = 5.0
 """Most seconds that the server may be stopped (SIGSTOP) while it starts a process."""
@@ -172,8 +172,8 @@ def pack_target(target: Callable[..., Any], args: tuple[Any, ...]) -> Message:
     except MemoryError:
         raise
     except Exception as error:  # raised by the objects' own code
-        if shared_memory.no_room(error):
-            raise shared_memory.refusal(f"the arguments of {_name(target)}") from error
+        if shared_memory.is_out_of_memory(error):
+            raise shared_memory.out_of_memory_error(f"the arguments of {_name(target)}") from error
         raise UnpicklableError(_unpicklable_text(target, args, error)) from error
     main = _main_for(target, data)
     message = pack(START, (main, data), fds=fds)

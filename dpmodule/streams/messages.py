@@ -337,7 +337,9 @@ class RemoteError:
         if self.pickled is not None:
             try:
                 error = pickle.loads(self.pickled)
-            except Exception:  # raised by its own code, for example because of modules that only the child has
+            except (
+                Exception
+            ):  # raised by its own code, for example because of modules that only the child has
                 error = None
         if not isinstance(error, BaseException):
             error = WorkerError(f"{who} raised {self.name}, which cannot be pickled: {self.text}")

@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .._core.closing import Closing
+from .._devices import generators
 from ..base import ArgumentError, MXNetError, StateError
-from ..compat.closing import Closing
-from ..devices import generators
 from .child import DONE, ERROR, MESSAGE, ChildStart
 from .child_resources import ChildResources
-from .worker_status import STACK_SIGNAL, died_error, process_state, stuck_error
 from .errors import PipeClosed, WorkerStuck, refused
 from .launch import START_S, check_not_importing_main, launch, pack_target
 from .messages import Message, ReceivedMessage, RemoteError, pack
+from .worker_status import STACK_SIGNAL, died_error, process_state, stuck_error
 
 GRACE_S = 1.0
 """Most seconds for a child to end after its channel is closed, and again after SIGTERM."""
@@ -296,7 +296,8 @@ class ChildProcess(Closing):
         if self._outcome is None and self._error is None:
             if ended:
                 resources = self._resources
-                self._error = died_error(self._who(), self.index, self.name, resources.pid, resources.exitcode, resources.status)
+                end = (resources.pid, resources.exitcode, resources.status)
+                self._error = died_error(self._who(), self.index, self.name, *end)
             else:
                 self.stuck(f"closed its channel and did not end within {_EXIT_S:g} s")
         elif not ended:

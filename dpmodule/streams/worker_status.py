@@ -129,7 +129,9 @@ def process_state(pid: int) -> str:
         return ""
 
 
-def died_error(who: str, index: int, name: str, pid: int, code: int | None, status: WorkerStatus) -> WorkerDied:
+def died_error(
+    who: str, index: int, name: str, pid: int, code: int | None, status: WorkerStatus
+) -> WorkerDied:
     """Return the error for a child that ended without raising an exception."""
     doing = status.read()
     text = f"{who} {_how_it_ended(code)}" + (f" while working on {doing}" if doing else "")

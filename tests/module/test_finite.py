@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule._devices.device_transfer import HostCopy
 from dpmodule.base import ArgumentError, NonFiniteError
-from dpmodule.devices.device_transfer import HostCopy
 from dpmodule.module.finite import Findings, LateFindings, Look
 
 S = mx.sym

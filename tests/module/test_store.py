@@ -307,7 +307,7 @@ def test_states_of_a_shared_run_are_saved_and_loaded(tmp_path, dump):
             step(each, 9)
     if dump:
         assert state_of(alone)["states"] == state_of(mod)["states"]
-    with pytest.raises(StateError, match=r"loaded state of parameter 0 is .*, that in the shared store"):
+    with pytest.raises(StateError, match=r"loaded state of parameter 0 is .*, but the shared state is"):
         mod.updates.active_updater().set_states(other_states())
 
 

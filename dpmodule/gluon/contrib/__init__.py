@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...compat import lazy
+from ..._core import lazy
 from ..absent import absent_from
 from . import rnn as rnn
 

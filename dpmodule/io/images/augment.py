@@ -62,9 +62,7 @@ def augment(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tenso
     if o.brightness > 0 or o.contrast > 0 or o.saturation > 0:
         image = _jittered(image, o, rng)
     if o.random_h or o.random_s or o.random_l:
-        h, s, light = (
-            int(rng.uniform() * most * 2 - most) for most in (o.random_h, o.random_s, o.random_l)
-        )
+        h, s, light = (int(rng.uniform() * most * 2 - most) for most in (o.random_h, o.random_s, o.random_l))
         image = with_alpha(image, shift_hls(image[:, :, :3], h, light, s))
     if o.pca_noise > 0:
         noise = np.array(PCA, np.float32) @ np.array(
@@ -164,9 +162,7 @@ def _cropped(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tens
     return _window(image, height, width, o, rng)
 
 
-def _window(
-    image: torch.Tensor, height: int, width: int, o: OptionValues, rng: StdRandom
-) -> torch.Tensor:
+def _window(image: torch.Tensor, height: int, width: int, o: OptionValues, rng: StdRandom) -> torch.Tensor:
     """Cut a part of an image, from a random place or the middle."""
     y, x = image.shape[0] - height, image.shape[1] - width
     if o.rand_crop:

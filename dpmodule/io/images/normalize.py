@@ -129,9 +129,7 @@ class Normalizer:
         light = (rng.uniform() * o.max_random_illumination * 2 - o.max_random_illumination) * o.scale
         return contrast, light
 
-    def _put_natively(
-        self, image: torch.Tensor, mirrored: bool, rng: StdRandom, out: torch.Tensor
-    ) -> None:
+    def _put_natively(self, image: torch.Tensor, mirrored: bool, rng: StdRandom, out: torch.Tensor) -> None:
         """Write an image into its place with the extension: the same numbers, in one pass without the GIL."""
         contrast, light = self._drawn(rng)
         if image.stride(2) != 1:

@@ -19,7 +19,7 @@ from ...base import StateError
 from .. import nested
 from ..errors import refused
 from . import control as c
-from .control import ENDED, FOREIGN, FULL, CHECK, NEWS, READY, SENT, UNFIT
+from .control import CHECK, ENDED, FOREIGN, FULL, NEWS, READY, SENT, UNFIT
 from .layout import DLPACK, DTYPES, HEAD, OWN, RECORD, Leaf, code_of, contiguous, dense
 
 

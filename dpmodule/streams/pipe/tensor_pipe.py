@@ -20,8 +20,8 @@ from . import backend
 from . import control as c
 from .control import FORGET, LAYOUT, SHARE, PipeFrame, PipeFrames
 from .end import EndParts, PipeEnd, deadline_of, link_ends
-from .layout import read_outline
 from .external_memory import load_foreign
+from .layout import read_outline
 from .writer import PipeStats as PipeStats
 from .writer import TensorPipeWriter as TensorPipeWriter
 

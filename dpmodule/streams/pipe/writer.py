@@ -18,10 +18,10 @@ from ..errors import PipeBroken, StructureError
 from ..messages import RemoteError
 from . import backend
 from . import control as c
-from .control import FOREIGN, FULL, LAYOUT, CHECK, PAYLOAD, SENT
+from .control import CHECK, FOREIGN, FULL, LAYOUT, PAYLOAD, SENT
 from .end import EndParts, PipeEnd, deadline_of
-from .layout import Leaf, StructureSpec, Slots
 from .external_memory import SharedBlocks, dump_foreign
+from .layout import Leaf, Slots, StructureSpec
 
 _MAX_FAILURES = 64
 _TRIES = 4
