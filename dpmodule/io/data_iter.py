@@ -280,7 +280,7 @@ class Rounds(Generic[T]):
         self._over = self._wrapped = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where this stands; the same state of whatever `begin` rng from is for its owner to keep."""
+        """Return the position; the owner keeps the state of the generator that `begin` draws from."""
         return {"taken": self._taken, "over": self._over, "wrapped": self._wrapped, "last": self._last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

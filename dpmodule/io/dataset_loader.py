@@ -164,7 +164,7 @@ def _torch_loader(
         gives_batches: whether what the dataset has under an index is a whole batch.
         batches: the indices of each batch; None for an iterable dataset.
     """
-    # torch rng from the generator what only its own workers need
+    # torch draws seeds for its own workers from the generator
     options: dict[str, Any] = {"collate_fn": collate, "generator": torch.Generator()}
     if batches is None:
         return DataLoader(_Iterable(dataset), batch_size, drop_last=drop_last, **options)

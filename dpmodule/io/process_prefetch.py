@@ -50,9 +50,8 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         timeout_s: how long a batch may take, in seconds; a worker that takes longer is killed, and `WorkerStuck` shows
             its stack. None: as long as it takes.
         num_threads: how many threads torch may use in each worker.
-        seed: seed of the workers' random numbers: those of Python, NumPy, torch and `mx.random` restart in each worker and
-            each epoch from this, the worker's and the epoch's number (default: drawn, so that ``mx.random.seed``
-            repeats it).
+        seed: seed of Python's, NumPy's, torch's and `mx.random`'s numbers in the workers, combined with the numbers of
+            the worker and the epoch (default: drawn, so that ``mx.random.seed`` repeats it).
 
     Raises:
         ArgumentError: a number that makes no sense, or workers whose batches have different names or sizes.

@@ -1,4 +1,4 @@
-"""Random numbers as the C++ standard library rng them, so that a seed gives MXNet's numbers."""
+"""Random numbers as the C++ standard library draws them, so that a seed gives MXNet's numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StdRandom:
         self._spare: float | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the rng stand, as plain data and arrays."""
+        """Return the generator's state, as plain data and arrays."""
         state = list(self._own().get_state()) if self._begun else None
         return {"seed": self._seed, "state": state, "words": list(self._words), "spare": self._spare}
 

@@ -343,7 +343,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         if not is_here:
             name = type(self).__name__
             raise StateError(
-                f"{name}.{call} was called in a thread other than that of the event loop which reads the stream; "
+                f"{name}.{call} was called in another thread than the event loop that reads the stream; "
                 f"call {call}_threadsafe there"
             )
 

@@ -389,7 +389,7 @@ class ChildProcess(Closing):
 
 
 def block(children: Iterable[ChildProcess], left_s: float | None, event: int = select.POLLIN) -> None:
-    """Wait until there is something to read from a child, or to write to it, or its process resources.
+    """Wait until there is something to read from a child, or to write to it, or its process ends.
 
     Args:
         event: what to wait for, in addition to the end: reading or writing.

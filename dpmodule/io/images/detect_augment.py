@@ -103,7 +103,7 @@ def augment_objects(image: torch.Tensor, objects: Objects, o: OptionValues, rng:
         image: (H, W, C), uint8.
         returns: `o.data_shape` as (height, width, C), or smaller unless `resize_mode` is "force".
 
-    Source: MXNet 1.9.1's default augmenter for detection, with its rng in its order.
+    Source: MXNet 1.9.1's default augmenter for detection; it draws the same numbers in the same order.
     """
     if o.resize != -1:
         image = shorter_edge(image, o.resize, o.inter_method, rng)

@@ -110,7 +110,7 @@ class RecordSource:
             base += file.size
 
     def state_dict(self) -> dict[str, Any] | None:
-        """Return where the rng stood before the round was begun that was begun last; None if there are none."""
+        """Return the generator's state before the last round began; None without a generator."""
         return self._before_round
 
     def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
@@ -242,7 +242,7 @@ class _Pending:
 
 @dataclass(slots=True)
 class _Position:
-    """Where a source stands: its rounds, the rng of their order, and the number of images so far."""
+    """Position of a source: its round, the generator of the order, and the number of images so far."""
 
     rounds: dict[str, Any]
     records: dict[str, Any] | None
@@ -379,7 +379,7 @@ class ImageSource:
         return True
 
     def _number(self, place: RecordLocation, slot: int) -> int:
-        """Return what an image's rng depend on: under `seed_aug` its place, as in MXNet."""
+        """Return the seed of an image's random numbers: under `seed_aug` its position, as in MXNet."""
         if self._repeats:
             return slot if self._records.indexed else place.number
         self._count += 1

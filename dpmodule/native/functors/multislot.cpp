@@ -181,7 +181,7 @@ void MultiSlotParser::parse_line(const char *at, const char *limit) {
     for (std::size_t i = 0; i < slots_.size(); ++i) at = parse_slot(at, limit, i);
     at = skip_blanks(at);
     if (*at != '\n') {
-        throw Error(Kind::file_format, where() + ": found " + quoted(at, end_of_word(at)) + " behind the last slot '" +
+        throw Error(Kind::file_format, where() + ": found " + quoted(at, end_of_word(at)) + " after the last slot '" +
                                            slots_.back().name + "', expected the end of the line");
     }
 }
