@@ -176,7 +176,7 @@ class NDArrayIter(DataIter):
     def take_part(self, num_parts: int, part_index: int) -> None:
         check_part("NDArrayIter", num_parts, part_index)
         if self._part[1] > 1:
-            raise StateError(f"NDArrayIter: it reads part {self._part[0]} of {self._part[1]} already")
+            raise StateError(f"NDArrayIter already reads part {self._part[0]} of {self._part[1]}")
         self._cut_part(num_parts, part_index)
         self._stand_before_all()
         self.reset()

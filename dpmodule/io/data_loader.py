@@ -137,7 +137,7 @@ class DataLoaderIter(CurrentBatch, Closing):
         check_part("DataLoaderIter", num_parts, part_index)
         if self._plan.num_parts > 1:
             raise StateError(
-                f"DataLoaderIter: it reads part {self._plan.part_index} of {self._plan.num_parts} already"
+                f"DataLoaderIter already reads part {self._plan.part_index} of {self._plan.num_parts}"
             )
         if isinstance(self._plan.loader, Iterator):
             raise StateError(

@@ -121,7 +121,7 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         self._feed.check()
         check_part("ProcessPrefetchingIter", num_parts, part_index)
         if self.num_parts > 1:
-            raise StateError(f"ProcessPrefetchingIter: it reads one of {self.num_parts} parts already")
+            raise StateError(f"ProcessPrefetchingIter already reads one of {self.num_parts} parts")
         if not callable(self._factory):
             raise NotImplementedError(
                 "ProcessPrefetchingIter: a list of factories cannot be told which part to read"

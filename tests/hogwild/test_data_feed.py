@@ -340,7 +340,7 @@ def test_a_program_that_does_not_end_with_its_output_is_ended(tmp_path, monkeypa
     before = descendants()
     lasting = program(tmp_path, "os.close(0); os.close(1); time.sleep(100)")
     with pytest.raises(
-        FileError, match=f"^{path}: pipe_command .* closed its output and did not end within 0.1 s"
+        FileError, match=f"^{path}: pipe_command .* closed its output but did not end within 0.1 s"
     ):
         list(batches_of(feed_of(2, lasting), [FileRange(path)]))
     until(lambda: descendants() <= before)
