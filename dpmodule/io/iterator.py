@@ -247,9 +247,7 @@ def check_state(owner: DataIter, state: Any, **here: Any) -> None:
         if state.get(name) != value
     ]
     if wrong:
-        raise ArgumentError(
-            f"{kind}: the state was saved by a different iterator: {'; '.join(wrong)}"
-        )
+        raise ArgumentError(f"{kind}: the state was saved by a different iterator: {'; '.join(wrong)}")
 
 
 class CurrentBatch(DataIter):

@@ -47,8 +47,8 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         num_workers: number of processes (default: 1, or the number of factories).
         slots: number of batches of each worker that may be ready or in use at a time.
         start_method: "spawn", "fork" or "forkserver"; see `streams.Supervisor`.
-        timeout_s: time limit of a batch in seconds; a slower worker is killed, and `WorkerStuck` shows its stack. None: no
-            limit.
+        timeout_s: time limit of a batch in seconds; a slower worker is killed, and `WorkerStuck` shows its stack. None:
+            no limit.
         num_threads: number of threads that torch may use in each worker.
         seed: seed of the random numbers of Python, NumPy, torch and `mx.random` in the workers, combined with the
             numbers of the worker and the epoch (default: drawn, so that ``mx.random.seed`` repeats it).
@@ -204,8 +204,8 @@ def _makes(
         )
     if num_workers not in (None, len(factories)):
         raise ArgumentError(
-            f"ProcessPrefetchingIter: num_workers is {num_workers}, but there are {len(factories)} factories; expected one for "
-            "each worker"
+            f"ProcessPrefetchingIter: num_workers is {num_workers}, but there are {len(factories)} factories; expected "
+            "one for each worker"
         )
     return [partial(IterSource, each, {}) for each in factories]
 
