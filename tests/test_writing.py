@@ -68,7 +68,6 @@ TO_DO = (
     "dpmodule/operator/",
     "dpmodule/params.py",
     "dpmodule/recordio/",
-    "dpmodule/streams/",
     "docs/moving/",
 )
 """Files and folders in which phrases still occur."""
