@@ -225,7 +225,7 @@ class PipeEnd:
         if state == c.DROPPED:
             return PipeBroken(f"the {name} (process {pid}) was dropped without close()")
         if self._peer.dead:
-            return PipeBroken(f"the {name} is gone: its process {pid} ended without close()")
+            return PipeBroken(f"the {name} is gone: its process {pid} has ended without close()")
         if self._frames.ended and not self._peer.pid:
             return PipeBroken(
                 f"the {name} is gone: every copy of it was closed or its process ended before using it"
