@@ -22,7 +22,7 @@ from .module.mxnet_helpers import create_kvstore as _create_kvstore  # noqa: F40
 from .module.mxnet_helpers import initialize_kvstore as _initialize_kvstore  # noqa: F401
 from .module.mxnet_helpers import update_params as _update_params  # noqa: F401
 from .module.mxnet_helpers import update_params_on_kvstore as _update_params_on_kvstore  # noqa: F401
-from .module.scoring import RowWatch
+from .module.scoring import NaNRowCounter
 from .name import NameManager
 from .ndarray import NDArray, array
 from .symbol import Symbol
@@ -305,7 +305,7 @@ class FeedForward:
         if reset:
             data.reset()
         module = self._bound(data)
-        watch = RowWatch(module, "predict", "warn")
+        watch = NaNRowCounter(module, "predict", "warn")
         outputs: list[list[Any]] = []
         inputs: list[list[Any]] = []
         labels: list[list[Any]] = []
@@ -348,7 +348,7 @@ class FeedForward:
         if reset:
             data.reset()
         module = self._bound(data)
-        watch = RowWatch(module, "score", "warn")
+        watch = NaNRowCounter(module, "score", "warn")
         callbacks = (
             batch_end_callback if isinstance(batch_end_callback, (list, tuple)) else [batch_end_callback]
         )

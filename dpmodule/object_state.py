@@ -1,6 +1,6 @@
 """The state of objects as plain data and arrays: attributes that have changed, and random generators.
 
-`noted` packs all attributes of an object. `changes` returns those that differ now, in a form that `run_file` writes,
+`snapshot` packs all attributes of an object. `changes` returns those that differ now, in a form that `run_file` writes,
 and `restore` gives them to an object that was made alike. Collections become copies of the same type. What is neither
 plain data nor an array is described by a dict with the key "kind": a random generator, or an object, whose attributes
 are packed in turn and restored in place. What cannot be packed, such as a function, a file or a Python generator, may
@@ -110,7 +110,7 @@ def _is_plain(key: Any) -> bool:
 # packing
 
 
-def noted(
+def snapshot(
     owner: object, leave_out: frozenset[str] = frozenset(), largest: int | None = None
 ) -> dict[str, Any]:
     """Return a copy of an object's attributes, packed.
@@ -125,7 +125,7 @@ def noted(
 def changes(
     owner: object, before: Mapping[str, Any], leave_out: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Return the attributes that differ from those that `noted` returned, as plain data and arrays."""
+    """Return the attributes that differ from those that `snapshot` returned, as plain data and arrays."""
     state, unpackable = packed_changes(owner, before, leave_out)
     for place, kind in unpackable.values():
         raise ArgumentError(
@@ -141,8 +141,8 @@ def packed_changes(
     """Return what `changes` does, and of attributes that cannot be packed where and what they are, by name."""
     state: dict[str, Any] = {}
     unpackable: dict[str, tuple[str, str]] = {}
-    for name, now in noted(owner, leave_out, **how).items():
-        if name in before and _same(now, before[name]) and state.keys().isdisjoint(_others_in(now)):
+    for name, now in snapshot(owner, leave_out, **how).items():
+        if name in before and _same(now, before[name]) and state.keys().isdisjoint(_shared_attributes(now)):
             continue
         wrong = _unpackable(now, before.get(name, _UNCHANGED), name)
         if wrong is None:
@@ -154,10 +154,10 @@ def packed_changes(
 
 def restore(owner: Any, before: Mapping[str, Any], state: Mapping[str, Any], **how: Any) -> None:
     """Give an object the attributes that `changes` of one made alike returned; all others are those of `before`."""
-    unpack, now = _Unpacker(owner), noted(owner, **how)
+    unpack, now = _Unpacker(owner), snapshot(owner, **how)
     trees: dict[str, Any] = {}
     for name, tree in before.items():
-        if name in now and not (_same(now[name], tree) and trees.keys().isdisjoint(_others_in(tree))):
+        if name in now and not (_same(now[name], tree) and trees.keys().isdisjoint(_shared_attributes(tree))):
             trees[name] = _plain(tree)
     for name, tree in {**trees, **state}.items():
         current = getattr(owner, name, None)
@@ -263,7 +263,7 @@ def _is_packable_object(value: Any) -> bool:
     if not hasattr(value, "__dict__") and not hasattr(value, "__slots__"):
         return False
     return all(
-        cls.__module__ in _ABSTRACT and cls not in _BUILT_IN or _is_open(cls) for cls in type(value).__mro__
+        cls.__module__ in _ABSTRACT and cls not in _BUILT_IN or _is_searchable(cls) for cls in type(value).__mro__
     )
 
 
@@ -272,7 +272,7 @@ _BUILT_IN = frozenset(
 )
 
 
-def _is_open(cls: type, parts: tuple[str, ...] = _TRANSPARENT) -> bool:
+def _is_searchable(cls: type, parts: tuple[str, ...] = _TRANSPARENT) -> bool:
     """Say whether objects of a class are looked into: those of programs, not those of most libraries."""
     name = cls.__module__
     if any(name == part or name.startswith(f"{part}.") for part in parts):
@@ -339,13 +339,13 @@ def _unpackable(now: Any, before: Any, name: str) -> tuple[str, str] | None:
     return _first(_unpackable(each, was, name) for each, was in zip(elements, old))
 
 
-def _others_in(tree: Any) -> Iterator[str]:
+def _shared_attributes(tree: Any) -> Iterator[str]:
     """Yield the attributes that a packed value shares something with."""
     if type(tree) is dict and tree.get("kind") == "same":
         yield tree["path"][0]
         return
     for each in _elements(tree):
-        yield from _others_in(each)
+        yield from _shared_attributes(each)
 
 
 def _first(values: Iterator[tuple[str, str] | None]) -> tuple[str, str] | None:
@@ -407,7 +407,7 @@ class _Unpacker:
             current.load_state_dict(tree["state"])
             return self._keep(path, current)
         if kind == "generator":
-            return self._keep(path, _with_state(tree["state"], current, path))
+            return self._keep(path, _generator_with_state(tree["state"], current, path))
         keys, trees = zip(*tree["items"]) if tree["items"] else ((), ())
         made = {} if kind == "dict" else defaultdict(current.default_factory)
         return self._fill(made, keys, trees, current, path)
@@ -416,7 +416,7 @@ class _Unpacker:
         kind = type(current)
         if f"{kind.__module__}.{kind.__qualname__}" != tree["class"]:
             raise ArgumentError(
-                f"{type(self._owner).__name__}.{_words(path)} is a {kind.__name__}; the state was saved with a "
+                f"{type(self._owner).__name__}.{_path_text(path)} is a {kind.__name__}; the state was saved with a "
                 f"{tree['class']}"
             )
         self._keep(path, current)
@@ -433,7 +433,7 @@ class _Unpacker:
         return value
 
 
-def _words(path: list[Any]) -> str:
+def _path_text(path: list[Any]) -> str:
     return "".join(f".{step}" if isinstance(step, str) else f"[{step}]" for step in path)[1:]
 
 
@@ -515,7 +515,7 @@ def set_state(generator: Any, state: Any) -> None:
         bits.state = parts[0]
 
 
-def _with_state(state: Any, current: Any, path: list[Any]) -> Any:
+def _generator_with_state(state: Any, current: Any, path: list[Any]) -> Any:
     """Return a generator in a state: the current one, or a new one where there is none."""
     if not isinstance(current, _GENERATORS):
         made: dict[str, Any] = {
@@ -555,19 +555,19 @@ def random_generators(roots: Mapping[str, Any]) -> dict[str, Any]:
 def _reachable(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield what a value holds and a program could have put there, with names."""
     if isinstance(value, Mapping):
-        yield from ((str(key), each) for key, each in _beginning(value.items()))
+        yield from ((str(key), each) for key, each in _first_items(value.items()))
     elif isinstance(value, (list, tuple, deque)):
-        yield from ((str(i), each) for i, each in enumerate(_beginning(value)))
+        yield from ((str(i), each) for i, each in enumerate(_first_items(value)))
     elif isinstance(value, functools.partial):
         yield from (("func", value.func), ("args", value.args), ("keywords", value.keywords))
     elif isinstance(value, (types.MethodType, types.BuiltinMethodType)):
         yield "self", value.__self__
         yield "func", getattr(value, "__func__", None)
     elif isinstance(value, types.FunctionType):
-        yield from _read_by(value)
+        yield from _values_read_by(value)
     elif inspect.isgenerator(value):
         yield from (value.gi_frame.f_locals if value.gi_frame else {}).items()
-    elif not isinstance(value, (type, types.ModuleType)) and _is_open(type(value), _SEARCHED):
+    elif not isinstance(value, (type, types.ModuleType)) and _is_searchable(type(value), _SEARCHED):
         yield from _attributes(value)
         for cls in type(value).__mro__:
             if cls.__module__.partition(".")[0] not in sys.stdlib_module_names | {"dpmodule", "torch"} - {
@@ -576,11 +576,11 @@ def _reachable(value: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{cls.__name__}.{name}", each) for name, each in vars(cls).items())
 
 
-def _beginning(values: Any) -> Iterator[Any]:
+def _first_items(values: Any) -> Iterator[Any]:
     return (each for _, each in zip(range(1000), values))
 
 
-def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+def _values_read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield what a function of a program reads beside its arguments."""
     top = function.__module__.partition(".")[0] if function.__module__ else ""
     if top in sys.stdlib_module_names | {"dpmodule", "numpy", "torch"} - {"__main__"}:

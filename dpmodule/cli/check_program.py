@@ -238,8 +238,8 @@ def find_place(path: str) -> Place:
         if found is None:
             return Place(None, _lacking(path, owner, name))
         owner, new = found[0], f"{new}.{name}"
-    if hasattr(owner, "__absent_path__"):  # may be named, as all of Gluon, but not used
-        return Place(None, advice(f"mxnet.{owner.__absent_path__}"))
+    if hasattr(owner, "__left_out_path__"):  # may be named, as all of Gluon, but not used
+        return Place(None, advice(f"mxnet.{owner.__left_out_path__}"))
     return Place(new, is_module=isinstance(owner, ModuleType))
 
 

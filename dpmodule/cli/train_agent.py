@@ -14,7 +14,7 @@ from ..agents.create import create_task
 from ..agents.parser import ParlaiParser
 from ..agents.teachers import is_training
 from ..base import ArgumentError, StateError
-from ..module.boundary import BatchBoundary
+from ..module.interrupts import DeferredInterrupt
 from . import agents, files
 from .agent_checkpoint import AgentCheckpoint
 from .agents import Options
@@ -115,8 +115,8 @@ class _AgentTraining:
             self._open_validation()
         self._saved.load_rest(self._agent, self._world)
         try:
-            with BatchBoundary() as boundary:
-                self._train(boundary)
+            with DeferredInterrupt() as interrupt:
+                self._train(interrupt)
         except BaseException:
             self._save_interrupted()
             raise
@@ -138,12 +138,12 @@ class _AgentTraining:
         ):
             self._validate("saved before", save=False)
 
-    def _train(self, boundary: BatchBoundary) -> None:
+    def _train(self, interrupt: DeferredInterrupt) -> None:
         world = self._world
         while self._finished < self._limit:
             began = time.monotonic()
             epoch = self._finished + 1
-            self._epoch(min(epoch, self._limit), boundary)
+            self._epoch(min(epoch, self._limit), interrupt)
             self._last = world.report()
             seconds = max(time.monotonic() - began, 1e-9)
             total = self._last.get("total", 0)
@@ -160,7 +160,7 @@ class _AgentTraining:
             if self._opt["save_every_n_secs"] > 0:
                 self._saved.save(self._agent, world, self._best, epoch)
 
-    def _epoch(self, until: float, boundary: BatchBoundary) -> None:
+    def _epoch(self, until: float, interrupt: DeferredInterrupt) -> None:
         """Train until there have been so many epochs."""
         world = self._world
         with agents.progress(world.num_examples(), f"epoch {math.ceil(until)}", self._opt["quiet"]) as bar:
@@ -168,7 +168,7 @@ class _AgentTraining:
                 self._is_within_parley = True
                 agents.step(world, bar)
                 self._is_within_parley = False
-                if boundary.asked:
+                if interrupt.requested:
                     raise KeyboardInterrupt
                 if self._saved.is_due() and world.get_total_epochs() < until:  # else after the validation
                     self._saved.save(self._agent, world, self._best, self._finished)

@@ -154,7 +154,7 @@ class FileRun:
     def _break_off(self) -> None:
         self.averager = None
         if self._ranks is not None:
-            self._ranks.break_off()
+            self._ranks.abort()
 
     def __enter__(self) -> FileRun:
         return self
@@ -242,7 +242,7 @@ class Averager:
         everything += [*self._dense, *(array for table in self._tables for array in table.arrays)]
         self._check_same([list(array.shape) for array in everything])
         with torch.no_grad():
-            for array, first in zip(everything, ranks.spread(everything)):
+            for array, first in zip(everything, ranks.broadcast(everything)):
                 array.copy_(first)
         for table in self._tables:
             table.note()
@@ -279,11 +279,11 @@ class Averager:
         trained = float(not torch.equal(marks, self._before))
         self._before = marks.clone()
         asked, self._asked = self._asked, []
-        self._ranks.hush()
-        self._ranks.say.update(active=float(going), due=float(bool(asked)))
+        self._ranks.reset_flags()
+        self._ranks.flags.update(active=float(going), due=float(bool(asked)))
         own = [torch.tensor(trained, dtype=torch.float64), *(array * trained for array in self._dense)]
         count, *sums = self._ranks.sum(own)
-        heard = dict(self._ranks.heard)
+        heard = dict(self._ranks.summed_flags)
         changed = self._ranks.sum_rows([table.changed() for table in self._tables])
         with torch.no_grad():
             for array, total in zip(self._dense, sums if count > 0 else ()):

@@ -20,7 +20,7 @@ from ..devices import generators
 from ..devices.shared_memory import shared_bytes
 from ..io import DataDesc
 from ..module import Module
-from ..module.boundary import BatchBoundary
+from ..module.interrupts import DeferredInterrupt
 from ..params import ParamStore
 from ..streams import Channel, ChildProcess, Supervisor
 from ..streams.launch import START_METHODS, check_start_method, preload
@@ -266,7 +266,7 @@ class _ProgramWorkers:
         is_known = self._key == prepared.key and self._is_idle and len(self._marks) >= count
         return is_known and len(self._supervisor.children) >= workers and self.is_alive
 
-    def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], BatchBoundary]:
+    def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], DeferredInterrupt]:
         """Do a job with its number of workers; the others wait.
 
         Returns:
@@ -285,12 +285,12 @@ class _ProgramWorkers:
             self._marks[: len(job.marks)] = job.marks
         try:
             self._send(job, fetches)
-            with BatchBoundary(self.stop) as boundary:
+            with DeferredInterrupt(self.stop) as interrupt:
                 self._await_end(job)
         finally:
             self._take_marks()
         self._is_idle = True
-        return self._latest, boundary
+        return self._latest, interrupt
 
     def _await_end(self, job: Job) -> None:
         """Wait for the end of all workers' parts of a job."""
@@ -447,14 +447,14 @@ class ProcessEngine:
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job."""
         try:
-            stats, boundary = self._group_for(prepared, job).run(job, prepared.fetches.items)
+            stats, interrupt = self._group_for(prepared, job).run(job, prepared.fetches.items)
         except BaseException as error:
             if isinstance(error, MXNetError):
                 _name_file(error, None)  # of those that end while they start
             self.close()
             raise
-        if boundary.asked:
-            boundary.end()
+        if interrupt.requested:
+            interrupt.raise_now()
         return stats
 
     def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:

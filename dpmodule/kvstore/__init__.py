@@ -88,7 +88,7 @@ __getattr__, __dir__ = lazy.attributes(
     {
         "dist": "DistKVStore",
         "local": "KVStore",
-        "pulse": "",
+        "heartbeat": "",
         "ranks": "",
         "transfer": "Compression",
     },

@@ -234,7 +234,7 @@ def _listed(arrays: ArraysLike) -> list[NDArray]:
 
 @KVStoreBase.register
 class TestStore(KVStoreBase):
-    """Sums over devices and keeps nothing; made by ``mx.kv.create("teststore")``.
+    """BucketReducer over devices and keeps nothing; made by ``mx.kv.create("teststore")``.
 
     Source: MXNet 1.9.1 `TestStore`.
     """

@@ -16,7 +16,7 @@ from ..ndarray.sparse_base import clear
 from .base import ArraysLike, Key, KeysLike, grouped, paired
 from .local import KVStore
 from .ranks import Ranks, join
-from .transfer import BYTES, Compression, Sums, pack, unpack
+from .transfer import BYTES, BucketReducer, Compression, pack, unpack
 
 
 class DistKVStore(KVStore):
@@ -76,7 +76,7 @@ class DistKVStore(KVStore):
         self._is_summed = False
         self._limit = round(bucket_mb * 2**20)
         self._seen: dict[tuple[Key, ...], list[Key]] = {}
-        self._early: dict[tuple[Key, ...], tuple[Sums, dict[Key, int]]] = {}
+        self._early: dict[tuple[Key, ...], tuple[BucketReducer, dict[Key, int]]] = {}
         self._every = average_every if kind == "dist_async" else 0
         self._pushes = 0
 
@@ -96,7 +96,7 @@ class DistKVStore(KVStore):
     def count_samples(self, batch: int) -> int:
         """Return how many samples the batches of all processes have together.
 
-        Pushes that sum over fewer or more samples, see `say_samples`, are scaled from then on as if they were of that
+        Pushes that sum over fewer or more samples, see `set_num_samples`, are scaled from then on as if they were of that
         many.
 
         Args:
@@ -109,7 +109,7 @@ class DistKVStore(KVStore):
         self._batch, self._whole = batch, int(self.ranks.total(batch))
         return self._whole
 
-    def say_samples(self, number: int | None) -> None:
+    def set_num_samples(self, number: int | None) -> None:
         """Say how many samples of this process the pushes sum over from now on.
 
         Args:
@@ -132,7 +132,7 @@ class DistKVStore(KVStore):
         self._check_same([[n, list(v.shape), str(v.dtype), v.stype] for n, v in zip(names, stored)])
         self._check_options()
         dense = [array for array in stored if array.stype == "default"]
-        for array, tensor in zip(dense, self.ranks.spread([array.raw for array in dense])):
+        for array, tensor in zip(dense, self.ranks.broadcast([array.raw for array in dense])):
             array.raw.copy_(tensor)
         for name, array in zip(names, stored):
             if isinstance(array, RowSparseNDArray) and self.num_workers > 1:
@@ -163,14 +163,14 @@ class DistKVStore(KVStore):
         is_summed, self._is_summed = self._is_summed, False
         sums = super()._sums(groups)
         if self._every:
-            self.held = not self.ranks.say["active"]
+            self.held = not self.ranks.flags["active"]
         elif not is_summed:
             sums = self._over_ranks(list(groups), sums)
         return [] if self.held else sums
 
     def _over_ranks(self, keys: Sequence[Key], arrays: Sequence[NDArray]) -> list[NDArray]:
         found = list(arrays)
-        self.ranks.say["samples"] = self._samples_of_push()
+        self.ranks.flags["samples"] = self._samples_of_push()
         sparse = [i for i, array in enumerate(arrays) if isinstance(array, RowSparseNDArray)]
         dense = [i for i, array in enumerate(arrays) if array.stype == "default"]
         if self._codes is not None:
@@ -184,7 +184,7 @@ class DistKVStore(KVStore):
             found[i] = NDArray(tensor, arrays[i].context)
         for i, array in zip(sparse, self.ranks.sum_rows([arrays[i] for i in sparse])):  # type: ignore[misc]
             found[i] = array
-        heard = self.ranks.heard
+        heard = self.ranks.summed_flags
         self.held = bool(heard["bad"] or heard["overflow"]) or not heard["active"]
         return (
             found if heard["samples"] in (0, self._whole) else _scaled(found, self._whole / heard["samples"])
@@ -193,9 +193,9 @@ class DistKVStore(KVStore):
     def _samples_of_push(self) -> int:
         if self._samples is not None:
             return self._samples
-        return self._batch if self.ranks.say["active"] or not self._scales_partial else 0
+        return self._batch if self.ranks.flags["active"] or not self._scales_partial else 0
 
-    def _sums_for(self, keys: Sequence[Key], dense: Sequence[int], tensors: Sequence[torch.Tensor]) -> Sums:
+    def _sums_for(self, keys: Sequence[Key], dense: Sequence[int], tensors: Sequence[torch.Tensor]) -> BucketReducer:
         """Return what adds up the dense values of some keys; it is kept, as the next push has them, too."""
         known = self._early.get(tuple(keys))
         if known is not None and known[0].fits(tensors):
@@ -204,10 +204,10 @@ class DistKVStore(KVStore):
         likely, is_usual = list[int](), True
         if sum(tensor.nbytes for tensor in tensors) > self._limit:  # else all go together
             seen = [places[key] for key in self._seen.pop(tuple(keys), ()) if key in places]
-            every = self.ranks.gather((seen, self.ranks.say["active"]))
+            every = self.ranks.gather((seen, self.ranks.flags["active"]))
             likely = next((found for found, _ in every if found), [])
             is_usual = any(active for _, active in every)
-        sums = self.ranks.sums_of(tensors, likely, self._limit)
+        sums = self.ranks.reducer_for(tensors, likely, self._limit)
         if is_usual:  # a run that is resumed may begin where nobody has a batch, and is to add up as before
             self._early[tuple(keys)] = sums, places
         return sums
@@ -260,7 +260,7 @@ class DistKVStore(KVStore):
         self._is_summed = True
 
     def push(self, key: KeysLike, value: ArraysLike, priority: int = 0) -> None:
-        is_idle = not self.ranks.say["active"]
+        is_idle = not self.ranks.flags["active"]
         super().push(key, value, priority)
         if self._every:
             self._pushes += 1
@@ -304,7 +304,7 @@ def _scaled(arrays: Sequence[NDArray], factor: float) -> list[NDArray]:
     return found
 
 
-def _put(sums: Sums, places: dict[Key, int], key: Key, tensor: torch.Tensor | None) -> None:
+def _put(sums: BucketReducer, places: dict[Key, int], key: Key, tensor: torch.Tensor | None) -> None:
     if key in places:
         sums.put(places[key], tensor)
 

@@ -56,7 +56,7 @@ def _all_rows(array: NDArray) -> torch.Tensor:
 
 
 class KVStore(KVStoreBase):
-    """Sums over devices, applies an optimizer if one is set, and copies back.
+    """BucketReducer over devices, applies an optimizer if one is set, and copies back.
 
     Keys are strings or integers, in one store all of one kind. A value is an NDArray or a list with one for each
     device; lists of keys take lists of values. Calls are carried out in order; `priority` is accepted as in MXNet.

@@ -22,12 +22,12 @@ from ..base import ArgumentError, LostWorkerError
 from ..context import num_gpus
 from ..devices import generators
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
-from .pulse import Pulse
-from .transfer import BYTES, Sums, buckets_of, unpacked
+from .heartbeat import Heartbeat
+from .transfer import BYTES, BucketReducer, from_buckets, to_buckets
 
 _logger = logging.getLogger(__name__)
 
-VOTES = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "evaluate", "samples")
+FLAGS = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "evaluate", "samples")
 """What a process tells the others along with its gradients; see `Ranks.say`."""
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -54,7 +54,7 @@ class Ranks:
     Attributes:
         rank: number of this process, from 0.
         size: number of processes.
-        say: what each `sum` tells the others: numbers by the names in `VOTES`; see `hush`.
+        say: what each `sum` tells the others: numbers by the names in `FLAGS`; see `hush`.
         heard: what the last `sum` heard: the sums of these numbers over all processes.
     """
 
@@ -63,34 +63,34 @@ class Ranks:
         self._timeout_s = timeout_s
         self.rank = 0 if group is None else dist.get_rank(group)
         self.size = 1 if group is None else dist.get_world_size(group)
-        self.say = _silence()
-        self.heard = dict(self.say)
-        self._pulse = None if self.size == 1 else Pulse(store, self.rank, self.size)
+        self.flags = _default_flags()
+        self.summed_flags = dict(self.flags)
+        self._heartbeat = None if self.size == 1 else Heartbeat(store, self.rank, self.size)
 
-    def sum(self, tensors: Sequence[torch.Tensor], sums: Sums | None = None) -> list[torch.Tensor]:
+    def sum(self, tensors: Sequence[torch.Tensor], sums: BucketReducer | None = None) -> list[torch.Tensor]:
         """Return the sums of tensors over all processes, which may share memory; exchange what there is to say.
 
         Args:
-            sums: what `sums_of` returned for such tensors, of which some may have been put into it.
+            sums: what `reducer_for` returned for such tensors, of which some may have been put into it.
 
         Shape:
             tensors: any; the same in every process, as are their types.
             returns: the same.
         """
-        said = list(self.say.values())
+        said = list(self.flags.values())
         if self.size == 1:
-            self.heard = dict(zip(VOTES, said))
+            self.summed_flags = dict(zip(FLAGS, said))
             return list(tensors)
         if sums is None:
-            sums = self.sums_of(tensors)
+            sums = self.reducer_for(tensors)
         with self._watched():
             found = sums.finish([torch.tensor(said), *tensors])
-        self.heard = dict(zip(VOTES, found[0].tolist()))
+        self.summed_flags = dict(zip(FLAGS, found[0].tolist()))
         return found[1:]
 
-    def sums_of(
+    def reducer_for(
         self, tensors: Sequence[torch.Tensor], likely: Sequence[int] = (), limit: int = BYTES
-    ) -> Sums:
+    ) -> BucketReducer:
         """Return what adds such tensors up bucket by bucket.
 
         Args:
@@ -100,16 +100,16 @@ class Ranks:
             limit: bytes from which on a bucket goes by itself; the same in every process.
         """
         order = dict.fromkeys([*likely, *range(len(tensors), 0, -1), 0])
-        return Sums([torch.zeros(len(VOTES)), *tensors], list(order), limit, self._sent)
+        return BucketReducer([torch.zeros(len(FLAGS)), *tensors], list(order), limit, self._sent)
 
     def _sent(self, flat: torch.Tensor) -> Any:
         if self._group is None:
             raise RuntimeError("the group of processes has been broken off")
         return dist.all_reduce(flat, group=self._group, async_op=True)
 
-    def hush(self) -> None:
+    def reset_flags(self) -> None:
         """Have nothing more to say than that this process goes on."""
-        self.say = _silence()
+        self.flags = _default_flags()
 
     def total(self, number: float) -> float:
         """Return the sum of a number over all processes."""
@@ -122,11 +122,11 @@ class Ranks:
         return [each / self.size for each in self._reduced(tensors)] if self.size > 1 else list(tensors)
 
     def _reduced(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        buckets = buckets_of(tensors)
+        buckets = to_buckets(tensors)
         with self._watched():
             for work in [self._sent(bucket.flat) for bucket in buckets]:
                 work.wait()
-        return unpacked(buckets, tensors)
+        return from_buckets(buckets, tensors)
 
     def sum_rows(self, arrays: Sequence[RowSparseNDArray]) -> list[RowSparseNDArray]:
         """Return the sums of row-sparse arrays over all processes; each is sent with the rows that it stores."""
@@ -180,13 +180,13 @@ class Ranks:
                         "give all processes the same"
                     )
 
-    def spread(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def broadcast(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the tensors of process 0, which may share memory."""
-        buckets = [] if self.size == 1 else buckets_of(tensors)
+        buckets = [] if self.size == 1 else to_buckets(tensors)
         for bucket in buckets:
             with self._watched():
                 dist.broadcast(bucket.flat, group=self._group, group_src=0)
-        return unpacked(buckets, tensors)
+        return from_buckets(buckets, tensors)
 
     def barrier(self) -> None:
         """Wait until every process calls this."""
@@ -202,11 +202,11 @@ class Ranks:
         try:
             yield
         except (RuntimeError, ValueError) as error:
-            raise LostWorkerError(self._lost(error)) from error
+            raise LostWorkerError(self._lost_worker_message(error)) from error
 
-    def _lost(self, error: Exception) -> str:
-        self._close()  # the others, who wait for this one, hear of it now
-        silent = [] if self._pulse is None else self._pulse.silent()
+    def _lost_worker_message(self, error: Exception) -> str:
+        self._abort_group()  # the others, who wait for this one, hear of it now
+        silent = [] if self._heartbeat is None else self._heartbeat.silent_ranks()
         names = ", ".join(map(str, silent))
         first = str(error).splitlines()[0]
         if not silent:
@@ -220,7 +220,7 @@ class Ranks:
             f"(timeout_s); torchrun --max-restarts 3 with fit(checkpoint=..., resume='auto') goes on ({first})"
         )
 
-    def _close(self) -> None:
+    def _abort_group(self) -> None:
         group, self._group = self._group, None
         if group is None:
             return
@@ -229,19 +229,19 @@ class Ranks:
                 group.abort()
             dist.destroy_process_group(group)
 
-    def break_off(self) -> None:
+    def abort(self) -> None:
         """Have the others, who wait for this process, hear that it does not take part any more."""
-        self._close()
+        self._abort_group()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Take leave of the others."""
-        if self._pulse is not None:
-            self._pulse.end()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
         self._group = None
 
 
-def _silence() -> dict[str, float]:
-    return {name: float(name == "active") for name in VOTES}
+def _default_flags() -> dict[str, float]:
+    return {name: float(name == "active") for name in FLAGS}
 
 
 def _padded(tensor: torch.Tensor, rows: int) -> torch.Tensor:
@@ -258,20 +258,20 @@ def join(kind: str, timeout_s: float) -> Ranks:
     if not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
         raise ArgumentError(f"kvstore {kind!r}: timeout_s is {timeout_s!r}, expected seconds, above 0")
     if not dist.is_available():
-        return _alone(kind, "this build of torch has no torch.distributed")
+        return _single_process(kind, "this build of torch has no torch.distributed")
     if not dist.is_initialized():
         if not _is_started_with_others(kind):
-            return _alone(
+            return _single_process(
                 kind, f"neither torchrun nor a process group of the program's own; start it by {_START}"
             )
         _initialize(kind, timeout_s)
     world, known = dist.group.WORLD, _joined.get(timeout_s)
     if known is None or known[0] is not world:
-        known = _joined[timeout_s] = world, _made(timeout_s)
+        known = _joined[timeout_s] = world, _new_group(timeout_s)
     return known[1]
 
 
-def _alone(kind: str, why: str) -> Ranks:
+def _single_process(kind: str, why: str) -> Ranks:
     _logger.warning("kvstore %s: this process is the only worker: %s", kind, why)
     return Ranks(None, 0.0, None)
 
@@ -327,15 +327,15 @@ def _initialize(kind: str, timeout_s: float) -> None:
         return met
 
     def initialize() -> None:
-        own = dist.PrefixStore(_prefix(), store)  # type: ignore[attr-defined]
+        own = dist.PrefixStore(_key_prefix(), store)  # type: ignore[attr-defined]
         own.set_timeout(timeout)
         dist.init_process_group(_backend(), timeout=timeout, store=own, rank=rank, world_size=size)
 
     wanted = ", ".join(f"{name}={os.environ[name]}" for name in _VARIABLES)
     deadline = time.monotonic() + timeout_s
     try:
-        store, rank, size = _within(deadline, meet, "rank 0 does not answer", _StrangerAtPort(kind, wanted))
-        _within(deadline, initialize, "a process is missing or stopped")
+        store, rank, size = _call_with_deadline(deadline, meet, "rank 0 does not answer", _PortCheck(kind, wanted))
+        _call_with_deadline(deadline, initialize, "a process is missing or stopped")
     except ArgumentError:
         raise
     except (RuntimeError, ValueError, TimeoutError) as error:
@@ -348,10 +348,10 @@ def _initialize(kind: str, timeout_s: float) -> None:
         raise LostWorkerError(
             f"the processes did not find each other within {timeout_s:g} s ({wanted}): {first}"
         ) from error
-    atexit.register(_leave)
+    atexit.register(_destroy_groups)
 
 
-class _StrangerAtPort:
+class _PortCheck:
     """Notices that what listens where rank 0 should does not answer as rank 0 does."""
 
     def __init__(self, kind: str, wanted: str) -> None:
@@ -373,7 +373,7 @@ class _StrangerAtPort:
             )
 
 
-def _within(
+def _call_with_deadline(
     deadline: float, task: Callable[[], _Result], why: str, look: Callable[[], None] | None = None
 ) -> _Result:
     """Return what a task returns; torch waits without limit for a process that is stopped.
@@ -399,7 +399,7 @@ def _within(
     return answer.result()
 
 
-def _prefix() -> str:
+def _key_prefix() -> str:
     """Return what keys of this start begin with.
 
     torch 2.13 has processes that torchrun has started again meet in the store of the start before, where they would
@@ -410,7 +410,7 @@ def _prefix() -> str:
     return f"start{start}" if is_one_machine and start != "0" else "default_pg"
 
 
-def _leave() -> None:
+def _destroy_groups() -> None:
     """End the groups, and their threads with them: one that frees a tensor after the interpreter has ended aborts."""
     _joined.clear()
     time.sleep(_FREE_S)  # without the interpreter's lock, which they need for that
@@ -419,7 +419,7 @@ def _leave() -> None:
             dist.destroy_process_group()
 
 
-def _made(timeout_s: float) -> Ranks:
+def _new_group(timeout_s: float) -> Ranks:
     """Return a group of its own over all processes, whose waits end in time whatever the program's group does."""
 
     def made() -> Ranks:
@@ -430,7 +430,7 @@ def _made(timeout_s: float) -> Ranks:
         return ranks
 
     try:
-        found = _within(time.monotonic() + timeout_s, made, "a process is missing or stopped")
+        found = _call_with_deadline(time.monotonic() + timeout_s, made, "a process is missing or stopped")
     except LostWorkerError:
         raise
     except (RuntimeError, TimeoutError) as error:
@@ -438,5 +438,5 @@ def _made(timeout_s: float) -> Ranks:
             f"the processes did not form a group within {timeout_s:g} s (timeout_s): {str(error).splitlines()[0]}"
         ) from error
     generators.set_rank(found.rank)
-    atexit.register(found.end)
+    atexit.register(found.close)
     return found

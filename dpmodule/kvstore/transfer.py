@@ -30,7 +30,7 @@ class Bucket:
         return [part.view(shape) for part, shape in zip(parts, self._shapes)]
 
 
-def planned(tensors: Sequence[torch.Tensor], limit: int = BYTES) -> list[list[int]]:
+def plan_buckets(tensors: Sequence[torch.Tensor], limit: int = BYTES) -> list[list[int]]:
     """Return the places of tensors that go together: of one type and device, and not many more bytes than a limit.
 
     Types and devices come in the order of their last tensors; of each, tensors come in theirs.
@@ -52,12 +52,12 @@ def planned(tensors: Sequence[torch.Tensor], limit: int = BYTES) -> list[list[in
     return found
 
 
-def buckets_of(tensors: Sequence[torch.Tensor]) -> list[Bucket]:
+def to_buckets(tensors: Sequence[torch.Tensor]) -> list[Bucket]:
     """Lay tensors into buckets: each of one type and device, and not much larger than need be."""
-    return [Bucket([tensors[i] for i in places], places) for places in planned(tensors)]
+    return [Bucket([tensors[i] for i in places], places) for places in plan_buckets(tensors)]
 
 
-def unpacked(buckets: Sequence[Bucket], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def from_buckets(buckets: Sequence[Bucket], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return tensors, of which those in buckets are as they are there; these share memory with them."""
     found = list(tensors)
     for bucket in buckets:
@@ -71,7 +71,7 @@ def _differ(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     return one[1:] != other[1:]
 
 
-class Sums:
+class BucketReducer:
     """The sums over processes of tensors that come one by one: a bucket of them goes as soon as it is full.
 
     Buckets go in one order in all processes: one that is full waits for those before it. What has not come when the
@@ -96,7 +96,7 @@ class Sums:
         send: Callable[[torch.Tensor], Any],
     ) -> None:
         self._kinds = [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
-        plan = [[order[i] for i in places] for places in planned([tensors[i] for i in order], limit)]
+        plan = [[order[i] for i in places] for places in plan_buckets([tensors[i] for i in order], limit)]
         if (
             len(plan) > 1
             and len(plan[-1]) == 1
@@ -161,7 +161,7 @@ class Sums:
                 work.wait()
         finally:
             self._begin()
-        return unpacked([bucket for bucket, _ in sent], tensors)
+        return from_buckets([bucket for bucket, _ in sent], tensors)
 
 
 # two bits for each element, with what is lost carried over to the next round

@@ -16,7 +16,7 @@ from ..base import ArgumentError, ShapeError
 from ..devices.device_transfer import on_device
 from ..ndarray import NDArray
 from ..ndarray.ragged import numbers_of
-from ..object_state import changes, described, noted, packed_changes, restore
+from ..object_state import changes, described, packed_changes, restore, snapshot
 from ..registry import Registry
 from .tally import Tally
 
@@ -269,7 +269,7 @@ class EvalMetric:
     def _note(self) -> None:
         """Note what the metric is like before its first batch."""
         if _BEFORE not in vars(self):
-            vars(self)[_BEFORE] = noted(self, _NOT_STATE)
+            vars(self)[_BEFORE] = snapshot(self, _NOT_STATE)
 
     # merging
 

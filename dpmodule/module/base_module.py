@@ -22,7 +22,7 @@ from ..params import ParamStore
 from . import fit as training
 from . import scoring
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
-from .lifecycle import Stage, alone
+from .lifecycle import Stage, exclusive
 from .mxnet_helpers import check_input_names as _check_input_names  # noqa: F401  old programs import these from here
 from .mxnet_helpers import check_names_match as _check_names_match  # noqa: F401
 from .mxnet_helpers import parse_data_desc as _parse_data_desc  # noqa: F401
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..io import DataIter
     from ..metric import EvalMetric
     from ..types import GradReqLike
-    from .class_labels import FedNetwork
+    from .class_labels import NetworkInputs
     from .types import (
         BatchLike,
         DynamicAxes,
@@ -594,7 +594,7 @@ class BaseModule:
         together = {int(row) for each in found for row in each.nonzero()}
         return sorted(together), rows
 
-    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
+    def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
         """Return the symbols that read a batch, with what it feeds them; none here.
 
         Args:
@@ -602,19 +602,19 @@ class BaseModule:
         """
         return []
 
-    def bad_gradient(self) -> str | None:
+    def nonfinite_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient of the last backward is not finite; None if none is known."""
         return None
 
-    def bad_node(self) -> str | None:
+    def first_nonfinite_node(self) -> str | None:
         """Return what of the last forward is not finite first, by the name of its node; None if that is not known."""
         return None
 
-    def overflows(self) -> bool:
+    def has_overflow(self) -> bool:
         """Say whether gradients of the last backward are too large for float16, and leave everything as it is."""
         return False
 
-    def overflowed(self) -> bool:
+    def handle_overflow(self) -> bool:
         """Say whether gradients of the last backward are too large for float16, so that it has to be left out.
 
         If so, auxiliary states are those before the batch, and the next one's loss is scaled by less. `update` asks by
@@ -626,7 +626,7 @@ class BaseModule:
         """Return the scales of losses that are trained on in float16, to be saved with a run; none here."""
         return []
 
-    def take_back(self) -> None:
+    def restore_aux_states(self) -> None:
         """Put auxiliary states back to what they were before the last backward; there are none here."""
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
@@ -691,7 +691,7 @@ class BaseModule:
 
     # loops over batches
 
-    fit, score, predict = alone(training.fit), alone(scoring.score), alone(scoring.predict)
+    fit, score, predict = exclusive(training.fit), exclusive(scoring.score), exclusive(scoring.predict)
     iter_predict = scoring.iter_predict
 
 

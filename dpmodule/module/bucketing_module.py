@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..executor.explanation import ExecutorExplanation
     from ..io import DataIter
     from ..metric import EvalMetric
-    from .class_labels import FedNetwork
+    from .class_labels import NetworkInputs
     from .types import (
         AmpLike,
         BatchLike,
@@ -453,33 +453,33 @@ class BucketingModule(BaseModule):
         return self._curr_module.output_probes()
 
     @override
-    def bad_gradient(self) -> str | None:
-        return self._curr_module.bad_gradient()
+    def nonfinite_gradient(self) -> str | None:
+        return self._curr_module.nonfinite_gradient()
 
     @override
-    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
-        found: list[FedNetwork] = []
-        self._compute_in_bucket(data_batch, lambda: found.extend(self._curr_module.fed_networks(data_batch)))
+    def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
+        found: list[NetworkInputs] = []
+        self._compute_in_bucket(data_batch, lambda: found.extend(self._curr_module.network_inputs(data_batch)))
         return found
 
     @override
-    def bad_node(self) -> str | None:
-        return self._curr_module.bad_node()
+    def first_nonfinite_node(self) -> str | None:
+        return self._curr_module.first_nonfinite_node()
 
     @override
-    def overflows(self) -> bool:
-        return self._curr_module.overflows()
+    def has_overflow(self) -> bool:
+        return self._curr_module.has_overflow()
 
     @override
-    def overflowed(self) -> bool:
-        return self._curr_module.overflowed()
+    def handle_overflow(self) -> bool:
+        return self._curr_module.handle_overflow()
 
     @override
     def loss_scales(self) -> list[Any]:
         return self._curr_module.loss_scales()
 
     @override
-    def take_back(self) -> None:
+    def restore_aux_states(self) -> None:
         self._curr_module.take_back()
 
     @override
@@ -608,9 +608,9 @@ class BucketingModule(BaseModule):
                 `one_file`. Nothing is written.
             FileError: a file cannot be written; none of them is.
         """
-        from .onnx_files import Bound, write_buckets, write_one_for_all
+        from .onnx_files import BoundNetwork, write_buckets, write_one_for_all
 
-        bound = {key: Bound(module) for key, module in self._buckets.items()}
+        bound = {key: BoundNetwork(module) for key, module in self._buckets.items()}
         if one_file:
             default = self._default_bucket_key
             return [write_one_for_all(bound, default, path, opset, dynamic, fold_batchnorm)]

@@ -52,7 +52,7 @@ def check_choice(what: str, check_labels: object) -> None:
         raise ArgumentError(f"{what}: check_labels is {check_labels!r}, expected {' or '.join(CHOICES)}")
 
 
-class FedNetwork(NamedTuple):
+class NetworkInputs(NamedTuple):
     """A symbol and what a batch feeds it.
 
     Attributes:
@@ -67,7 +67,7 @@ class FedNetwork(NamedTuple):
     axes: Mapping[str, int] = MappingProxyType({})
 
 
-def fed_network(module: Any, batch: Any, is_first: bool = True) -> FedNetwork:
+def network_inputs(module: Any, batch: Any, is_first: bool = True) -> NetworkInputs:
     """Return what a batch feeds a bound module of one symbol.
 
     Args:
@@ -88,11 +88,11 @@ def fed_network(module: Any, batch: Any, is_first: bool = True) -> FedNetwork:
         for desc, array in zip(descs, given):
             if isinstance(array, NDArray) and array.stype in ("default", "ragged"):
                 arrays[desc.name], axes[desc.name] = array, DataDesc.get_batch_axis(desc.layout)
-    return FedNetwork(module.symbol, shapes, arrays, axes)
+    return NetworkInputs(module.symbol, shapes, arrays, axes)
 
 
 @dataclass(frozen=True, slots=True)
-class WrongLabel:
+class InvalidLabel:
     """A label that is not a class.
 
     Attributes:
@@ -125,7 +125,7 @@ def reads_classes(symbol: Symbol, names: Collection[str]) -> bool:
     return bool(_readers(symbol, names))
 
 
-def find_wrong_label(network: FedNetwork, pad: int = 0) -> WrongLabel | None:
+def find_invalid_label(network: NetworkInputs, pad: int = 0) -> InvalidLabel | None:
     """Return the first label that is not a class of the operator that reads it, None if there is none.
 
     Labels that `use_ignore` leaves out and those that the network itself masks by a comparison do not count, nor do
@@ -148,7 +148,7 @@ _known: WeakKeyDictionary[Graph, tuple[Any, _Rules]] = WeakKeyDictionary()
 """What reads class numbers in a graph, for the shapes it was fed with last."""
 
 
-def _rules(network: FedNetwork) -> _Rules:
+def _rules(network: NetworkInputs) -> _Rules:
     """Return the operators that read class numbers, each with its classes."""
     graph = network.symbol.graph
     key = tuple(network.shapes.items()), tuple(network.labels)
@@ -159,7 +159,7 @@ def _rules(network: FedNetwork) -> _Rules:
     return rules
 
 
-def _found_rules(network: FedNetwork) -> _Rules:
+def _found_rules(network: NetworkInputs) -> _Rules:
     readers = _readers(network.symbol, network.labels)
     if not readers:
         return []
@@ -240,7 +240,7 @@ def _shapes_of(
 
 def _wrong_label(
     reader: _Reader, rule: ClassLabels, array: NDArray, axis: int, pad: int
-) -> WrongLabel | None:
+) -> InvalidLabel | None:
     operator: Any = reader.node.op
     fed = numbers_of(array).detach()
     if not fed.numel():
@@ -263,7 +263,7 @@ def _wrong_label(
     if not wrong.any():
         return None
     at = int(wrong.nonzero()[0])
-    return WrongLabel(
+    return InvalidLabel(
         reader.input,
         labels.flatten()[at].item(),
         int(rows.flatten()[at]),

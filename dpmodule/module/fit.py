@@ -24,15 +24,15 @@ from ..callback import BatchEndParam, Callback, ProgressBar, Speedometer, TqdmBa
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
-from .boundary import BatchBoundary
 from .class_labels import check_choice as check_label_choice
-from .class_labels import find_wrong_label
-from .finite import FiniteCheck, check_choice, names_of_nonfinite
+from .class_labels import find_invalid_label
 from .history import History
+from .interrupts import DeferredInterrupt
 from .lockstep import Lockstep, shard
 from .metric_names import check_measured
+from .nonfinite import NonFiniteCheck, check_choice, nonfinite_names
 from .protocol import Trainable
-from .step_clock import StepClock, repeatable
+from .step_timer import StepTimer, deterministic_algorithms
 from .training_data import bindable, labelled_iter, named_batches, sample_numbers, samples_in
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
     if anew and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
         # the store has these keys already
         for each in module.all_updates():
-            each.refill(options.kvstore)
+            each.replace_stored(options.kvstore)
         return
     # modules that were written for MXNet may lack this argument
     given: dict[str, Any] = {"force_init": True} if anew else {}
@@ -242,7 +242,7 @@ def fit(
     Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
     """
     options = FitOptions(**{name: value for name, value in locals().items() if name != "module"})
-    with repeatable(deterministic):
+    with deterministic_algorithms(deterministic):
         return TrainingRun(module, options).train()
 
 
@@ -252,7 +252,7 @@ _ENDED_BY_OTHERS = "another process ended training"
 def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lockstep:
     """Begin to keep step with the processes that train the same module, from the same parameters."""
     found = Lockstep(module)
-    if found.several and options.training_step is not None:
+    if found.is_distributed and options.training_step is not None:
         raise ArgumentError(
             "fit: a training_step updates by itself, so that several processes cannot keep step; leave it out, or "
             "train in one process"
@@ -274,7 +274,7 @@ def _check_same_options(
     lockstep: Lockstep, options: FitOptions, evaluations: Mapping[str, Any], metric: EvalMetric
 ) -> None:
     """Refuse arguments that differ between the processes that train together."""
-    if not lockstep.several:
+    if not lockstep.is_distributed:
         return
     validation = options.validation_metric
     lockstep.check_same(
@@ -293,8 +293,8 @@ def _metric_names(metric: EvalMetric) -> list[str]:
     return [name for name, _ in metric.get_name_value()]
 
 
-class _NotSaving:
-    """What stands in for `Saving` in a run that is neither saved nor resumed."""
+class _NoSaver:
+    """What stands in for `RunSaver` in a run that is neither saved nor resumed."""
 
     def __enter__(self) -> None:
         pass
@@ -327,10 +327,10 @@ class _NotSaving:
 def _saving(options: FitOptions, data: DataIter, lockstep: Lockstep, others: Mapping[str, Any]) -> Any:
     """Return what saves a run; most are not saved, and need not import what does that."""
     if options.dry_run or (options.checkpoint is None and options.resume is None):
-        return _NotSaving()
-    from .saving import Saving
+        return _NoSaver()
+    from .saving import RunSaver
 
-    return Saving(options.checkpoint, data, lockstep, {**others, "callbacks": _who_draws(options)})
+    return RunSaver(options.checkpoint, data, lockstep, {**others, "callbacks": _who_draws(options)})
 
 
 def _who_draws(options: FitOptions) -> list[Any]:
@@ -375,8 +375,8 @@ class TrainingRun:
         if self._bar is not None:
             self._batch_callbacks.append(self._bar)
         self._epoch_callbacks = _plain_functions(options.epoch_end_callback)
-        self._clock = StepClock(self.module, options.profile)
-        self._steps = _TrainingSteps(self.module, options, self._lockstep, self._clock)
+        self._timer = StepTimer(self.module, options.profile)
+        self._steps = _TrainingSteps(self.module, options, self._lockstep, self._timer)
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = self._is_out_of_time = False
         others = {
@@ -386,9 +386,9 @@ class TrainingRun:
         }
         self._saving = _saving(options, self._data, self._lockstep, others)
         self._has_scheduled_work = (
-            self._lockstep.several
+            self._lockstep.is_distributed
             or self._metric_within_epoch is not None
-            or not isinstance(self._saving, _NotSaving)
+            or not isinstance(self._saving, _NoSaver)
         )
         self._resumed: dict[str, Any] | None = None
         # after the last batch of an epoch: its metrics, and whether parameters have been averaged over contexts
@@ -398,7 +398,7 @@ class TrainingRun:
     def _facts(self) -> dict[str, Any]:
         from .run_state import facts
 
-        options, several = self._options, self._lockstep.several
+        options, several = self._options, self._lockstep.is_distributed
         how = {
             "accumulate": options.accumulate,
             "clip_global_norm": options.clip_global_norm,
@@ -435,7 +435,7 @@ class TrainingRun:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned; parameters and an optimizer's states come from their files."""
-        from .run_state import load_module, load_optimizer_state, other_bits
+        from .run_state import load_module, load_optimizer_state, rounding_differences
 
         self.epoch, self.nbatch, self.num_batches = state["epoch"], state["nbatch"], state["num_batches"]
         install = partial(_install_optimizer, self.module, self._options, True)
@@ -454,7 +454,7 @@ class TrainingRun:
         self._steps.load_state_dict(state["steps"])
         self.history.rows = list(state["history"])
         self._load_callbacks(state["callbacks"])
-        if different := other_bits(state):
+        if different := rounding_differences(state):
             self.module.logger.warning(
                 "the run was saved %s: the rest may differ in the last digits", "; ".join(different)
             )
@@ -504,7 +504,7 @@ class TrainingRun:
 
     def train(self) -> History:
         """Run all epochs that are left."""
-        with self._saving, BatchBoundary() as boundary:
+        with self._saving, DeferredInterrupt() as interrupt:
             self._resumed = self._saving.found(self._options.resume, self._facts)
             self._begin()
             with nullcontext() if self._bar is None else self._bar:
@@ -512,11 +512,11 @@ class TrainingRun:
                     if self._stopped:
                         break
                     self.epoch = epoch
-                    self._run_epoch(boundary)
+                    self._run_epoch(interrupt)
             for each in self._callbacks:
                 each.on_fit_end(self)
-            if boundary.asked:
-                boundary.end()
+            if interrupt.requested:
+                interrupt.raise_now()
         return self.history
 
     def _begin(self) -> None:
@@ -538,7 +538,7 @@ class TrainingRun:
         if limit is not None and self.num_batches >= limit:
             self.stop(f"max_batches={limit}")
 
-    def _run_epoch(self, boundary: BatchBoundary) -> None:
+    def _run_epoch(self, interrupt: DeferredInterrupt) -> None:
         module, epoch = self.module, self.epoch
         self._epoch_begun = time.monotonic()
         if self._resumed is None or not self.nbatch:
@@ -546,7 +546,7 @@ class TrainingRun:
             self.nbatch = 0
         module.start_epoch(epoch, self._data)
         try:
-            found = self._train_epoch(boundary)
+            found = self._train_epoch(interrupt)
         finally:
             module.end_epoch()
         self._log_epoch(found)
@@ -558,36 +558,36 @@ class TrainingRun:
         if self._stopped and not self._options.dry_run:  # before the end of the epoch
             self._add_to_history(row)
             return
-        if not self._lockstep.several:  # an interrupted evaluation is repeated on resume, and these callbacks
+        if not self._lockstep.is_distributed:  # an interrupted evaluation is repeated on resume, and these callbacks
             self._saving.note_position(self.nbatch)
         if not self._options.dry_run:
             self._call_epoch_callbacks()
-        row.update(self._evaluate_epoch(boundary))
+        row.update(self._evaluate_epoch(interrupt))
         self._add_to_history(row)
         if not self._options.dry_run:
             self._call_on_epoch_end()
         self._saving.begin_epoch()
         self._data.reset()
-        asked = boundary.asked
+        asked = interrupt.requested
         if not self._options.dry_run:
-            with boundary.saving():
+            with interrupt.uninterrupted():
                 self._saving.after_epoch(self, asked)
-        if asked and not self._lockstep.several:  # else all processes end after the next batch
-            boundary.end()
+        if asked and not self._lockstep.is_distributed:  # else all processes end after the next batch
+            interrupt.raise_now()
 
-    def _evaluate_epoch(self, boundary: BatchBoundary) -> dict[str, float]:
+    def _evaluate_epoch(self, interrupt: DeferredInterrupt) -> dict[str, float]:
         """Evaluate after an epoch; what asks to end training ends this at once, and it is done again on resuming.
 
         Several processes evaluate together to the end, and hear with the next batch that one of them was asked to end.
         """
-        if self._lockstep.several:
+        if self._lockstep.is_distributed:
             return self._evaluate(self._validation)
         try:
-            with boundary.at_once():
+            with interrupt.immediate():
                 return self._evaluate(self._validation)
         except (KeyboardInterrupt, SystemExit):
-            if boundary.asked and self._saving.wants_end(True):
-                with boundary.saving():
+            if interrupt.requested and self._saving.wants_end(True):
+                with interrupt.uninterrupted():
                     self._saving.within_epoch(self, True, is_repeated=True)
             raise
 
@@ -611,7 +611,7 @@ class TrainingRun:
         for name, value in found:
             self._log("Epoch[%d] Train-%s=%f", epoch, name, value)
         self._log("Epoch[%d] Time cost=%.3f", epoch, time_s)
-        for line in self._clock.lines(time_s):
+        for line in self._timer.lines(time_s):
             self._log("Epoch[%d] %s", epoch, line)
 
     def _add_to_history(self, row: dict[str, float]) -> None:
@@ -646,7 +646,7 @@ class TrainingRun:
                 found[f"{title}-{name}"] = value
         return found
 
-    def _train_epoch(self, boundary: BatchBoundary) -> list[tuple[str, float]]:
+    def _train_epoch(self, interrupt: DeferredInterrupt) -> list[tuple[str, float]]:
         """Train on every batch once, unless it ends before, and return the epoch's metrics."""
         is_resumed, is_over = self._resumed is not None, self._resumed is not None and self._resumed["over"]
         self._resumed = None
@@ -660,20 +660,20 @@ class TrainingRun:
             for callback in self._batch_callbacks:
                 if isinstance(callback, TqdmBar):
                     callback.on_epoch_begin(self)
-            metric = self._train_batches(boundary, is_resumed)
+            metric = self._train_batches(interrupt, is_resumed)
             if self._bar is not None and not self._stopped:
                 self._bar.total = self.nbatch
-        if self._lockstep.several:
-            self._wait_for_others(boundary)
-        elif boundary.asked and not self._stopped:
+        if self._lockstep.is_distributed:
+            self._wait_for_others(interrupt)
+        elif interrupt.requested and not self._stopped:
             if self._saving.wants_end(True):
-                with boundary.saving():
+                with interrupt.uninterrupted():
                     self._saving.note_position(self.nbatch)
                     self._saving.within_epoch(self, True)
-            boundary.end()
+            interrupt.raise_now()
         return self._steps.values(metric) if self._epoch_metrics is None else self._epoch_metrics
 
-    def _train_batches(self, boundary: BatchBoundary, is_resumed: bool) -> Any:
+    def _train_batches(self, interrupt: DeferredInterrupt, is_resumed: bool) -> Any:
         """Train on the epoch's batches; return what measures them as long as others may still train."""
         monitor, limit = self._options.monitor, self._options.max_time_s
         saving, lockstep = self._saving, self._lockstep
@@ -684,16 +684,16 @@ class TrainingRun:
             if monitor is not None:
                 monitor.tic()
             if self._has_scheduled_work:
-                self._announce_scheduled_work(boundary)
+                self._announce_scheduled_work(interrupt)
             try:
                 self._steps.train(batch, self)
             except NonFiniteError:
                 self._save_before_bad_batch(batch, batches)
                 raise
-            asked = lockstep.asked(boundary) if lockstep.several else boundary.asked
+            asked = lockstep.stop_requested(interrupt) if lockstep.is_distributed else interrupt.requested
             self._is_out_of_time = limit is not None and time.monotonic() - self._begun >= limit
-            ends = asked or (self._is_out_of_time and not lockstep.several)
-            saves = self._has_scheduled_work and (lockstep.take("due") or saving.wants_end(ends))
+            ends = asked or (self._is_out_of_time and not lockstep.is_distributed)
+            saves = self._has_scheduled_work and (lockstep.pop_flag("due") or saving.wants_end(ends))
             if saves:  # the batch read next is not part of the saved state
                 saving.note_position(self.nbatch + 1, batch)
             following = self._next(batches)
@@ -703,21 +703,21 @@ class TrainingRun:
                 monitor.toc_print()
             self._after(batch, following is None)
             if saves:
-                with boundary.saving():
+                with interrupt.uninterrupted():
                     saving.within_epoch(self, following is None, following)
             # a signal that comes in a callback waits for the next batch only if other processes or a save need it
-            if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
-                boundary.end()
+            if asked or (interrupt.requested and not lockstep.is_distributed and not saving.wants_end(True)):
+                interrupt.raise_now()
             batch = None if self._stopped else following
         return metric
 
     def _check_labels(self, batch: BatchLike) -> None:
-        """Look for labels that are not classes of the network."""
-        choice, networks_of = self._options.check_labels, getattr(self.module, "fed_networks", None)
+        """CheckedTensor for labels that are not classes of the network."""
+        choice, networks_of = self._options.check_labels, getattr(self.module, "network_inputs", None)
         if choice == "ignore" or networks_of is None:  # a module that was written for MXNet
             return
         for part in batch if isinstance(batch, list) else [batch]:
-            found = (find_wrong_label(network, pad_of(part)) for network in networks_of(part))
+            found = (find_invalid_label(network, pad_of(part)) for network in networks_of(part))
             wrong = next(filter(None, found), None)
             if wrong is None:
                 continue
@@ -734,7 +734,7 @@ class TrainingRun:
             return
 
     def _first_batch(self, is_resumed: bool) -> tuple[Any, Iterator[Any]]:
-        with self._clock.data:
+        with self._timer.data:
             batch, batches = _first_batch(self.module, self._data, self.epoch)
         if is_resumed:
             self._saving.continue_after(batch)
@@ -743,17 +743,17 @@ class TrainingRun:
     def _finish_epoch_metrics(self) -> Any:
         """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
         self._steps.finish(self)
-        if self._lockstep.several:  # other processes may have batches left, and callbacks reset the metric
+        if self._lockstep.is_distributed:  # other processes may have batches left, and callbacks reset the metric
             return deepcopy(self.metric)
         self._epoch_metrics = self._steps.values(self.metric)
         return self.metric
 
-    def _announce_scheduled_work(self, boundary: BatchBoundary) -> None:
+    def _announce_scheduled_work(self, interrupt: DeferredInterrupt) -> None:
         """Tell the processes that train together what is to be done after the batch that comes."""
         count, every, limit = self.nbatch + 1, self._options.eval_every_n_batches, self._options.max_batches
         is_last = limit is not None and self.num_batches + 1 >= limit
-        self._lockstep.pass_on(boundary)
-        self._lockstep.say(
+        self._lockstep.send_request(interrupt)
+        self._lockstep.set_flags(
             due=self._saving.wants_batch(count) or self._saving.wants_end(is_last),
             evaluate=every is not None and count % every == 0,
         )
@@ -763,43 +763,43 @@ class TrainingRun:
         options, saving, lockstep = self._options, self._saving, self._lockstep
         if options.training_step is not None or not saving.wants_end(True):
             return
-        if lockstep.several and options.accumulate > 1:  # the other processes do not learn of the error
+        if lockstep.is_distributed and options.accumulate > 1:  # the other processes do not learn of the error
             return
         arg_params, aux_params = self.module.get_params()
-        if lockstep.any(bool(names_of_nonfinite({**arg_params, **aux_params}))):
+        if lockstep.any(bool(nonfinite_names({**arg_params, **aux_params}))):
             return
         self.nbatch += 1
         self.num_batches += 1
         saving.note_position(self.nbatch, batch)
         following = self._next(batches)
-        if following is None and not lockstep.several:
+        if following is None and not lockstep.is_distributed:
             self._finish_epoch_metrics()
         saving.within_epoch(self, following is None, following)
 
-    def _wait_for_others(self, boundary: BatchBoundary) -> None:
+    def _wait_for_others(self, interrupt: DeferredInterrupt) -> None:
         """Take part in the updates of processes that have batches left, adding nothing."""
         lockstep, goes_on = self._lockstep, True
         while goes_on:
-            lockstep.pass_on(boundary)
-            lockstep.say(stop=self._stopped)
+            lockstep.send_request(interrupt)
+            lockstep.set_flags(stop=self._stopped)
             goes_on = self._steps.idle(self)
             self._stop_with_others()
-            if lockstep.take("evaluate"):
+            if lockstep.pop_flag("evaluate"):
                 self._add_to_history(self._evaluate(self._metric_within_epoch, self.nbatch))
-            asked = lockstep.asked(boundary)
-            if lockstep.take("due") or self._saving.wants_end(asked):
+            asked = lockstep.stop_requested(interrupt)
+            if lockstep.pop_flag("due") or self._saving.wants_end(asked):
                 self._saving.note_position(self.nbatch)
                 self._saving.within_epoch(self, True)
             if asked:
-                boundary.end()
+                interrupt.raise_now()
 
     def _stop_with_others(self) -> None:
-        if self._lockstep.take("stop"):
+        if self._lockstep.pop_flag("stop"):
             self.stop(_ENDED_BY_OTHERS)
 
     def _next(self, batches: Iterator[Any]) -> Any:
         """Return the next batch, prepared; None if there is none."""
-        with self._clock.data:
+        with self._timer.data:
             found = next(batches, None)
             if found is not None:
                 self.module.prepare(found, sparse_row_id_fn=self._options.sparse_row_id_fn)
@@ -816,7 +816,7 @@ class TrainingRun:
             if each.on_batch_end(self) is True:
                 self.stop(f"{type(each).__name__} after batch {self.nbatch - 1} of epoch {self.epoch}")
         if self._has_scheduled_work:
-            if self._lockstep.take("evaluate") and (self._lockstep.several or not is_last):
+            if self._lockstep.pop_flag("evaluate") and (self._lockstep.is_distributed or not is_last):
                 self._add_to_history(self._evaluate(self._metric_within_epoch, self.nbatch))
             self._stop_with_others()
         if options.dry_run:
@@ -824,7 +824,7 @@ class TrainingRun:
         elif (
             options.max_batches is not None
             and self.num_batches >= options.max_batches
-            and not (self._lockstep.several and self._steps.are_gradients_pending)  # they save with an update
+            and not (self._lockstep.is_distributed and self._steps.are_gradients_pending)  # they save with an update
         ):
             self.stop(f"max_batches={options.max_batches}")
         elif self._is_out_of_time:
@@ -854,45 +854,45 @@ class TrainingRun:
 class _TrainingSteps:
     """What is done with each batch: forward, backward and, if enough gradients have been added up, an update."""
 
-    def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep, clock: StepClock) -> None:
+    def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep, timer: StepTimer) -> None:
         self._lockstep = lockstep
         self._module = module
-        self._clock = clock
+        self._timer = timer
         self._options = options
         self._accumulates = options.accumulate > 1
         self._announces_updates = (
-            lockstep.several and not self._accumulates and hasattr(module, "announce_update")
+            lockstep.is_distributed and not self._accumulates and hasattr(module, "announce_update")
         )
         self._has_pending_gradients = False  # the last gradients are not added to the sum yet
         self._pending_samples = self._pending_batches = 0
         self._samples_per_batch = module.all_updates()[0].group.num_samples if self._accumulates else 1
         self._sums: dict[str, tuple[float, int]] = {}
-        self._finite = FiniteCheck(module, options.on_nonfinite)
+        self._finite = NonFiniteCheck(module, options.on_nonfinite)
         self.updates = 0
 
     def train(self, batch: Any, run: TrainingRun) -> None:
         """Train on a batch, and show the metric what came out."""
         if self._options.training_step is not None:
-            with self._clock.compute:
+            with self._timer.compute:
                 self._run_training_step(batch, self._options.training_step, run)
             return
         module, options = self._module, self._options
-        with self._clock.compute:
+        with self._timer.compute:
             if self._has_pending_gradients:
                 module.keep_gradients()
                 self._has_pending_gradients = False
             if self._announces_updates:
                 module.announce_update()
             module.forward_backward(batch)
-        if self._lockstep.several:
+        if self._lockstep.is_distributed:
             if not self._train_together(batch, run):
                 return
         else:
-            if module.overflowed():
+            if module.handle_overflow():
                 return
-            nonfinite = self._finite.forbids(batch, run)
+            nonfinite = self._finite.find_problem(batch, run)
             if nonfinite is not None:
-                self._finite.leave_out(nonfinite)
+                self._finite.skip_or_raise(nonfinite)
                 return
             if self._accumulates:
                 self._accumulate(run)
@@ -903,30 +903,30 @@ class _TrainingSteps:
     def _train_together(self, batch: Any, run: TrainingRun) -> bool:
         """Do with the gradients of a batch what all processes do; return whether it counts."""
         module, lockstep, options = self._module, self._lockstep, self._options
-        if not lockstep.adds_up and module.overflowed():  # "dist_async": processes update on their own
+        if not lockstep.adds_up and module.handle_overflow():  # "dist_async": processes update on their own
             return False
-        overflows = module.overflows()
-        bad = None if overflows else self._finite.forbids(batch, run)
+        has_overflow = module.has_overflow()
+        bad = None if has_overflow else self._finite.find_problem(batch, run)
         if bad is not None and self._accumulates and options.on_nonfinite == "skip":
-            self._finite.leave_out(bad)  # the other processes keep their batches
+            self._finite.skip_or_raise(bad)  # the other processes keep their batches
             return False
-        lockstep.say(bad=bad is not None, overflow=overflows)
-        is_used = not overflows and bad is None
+        lockstep.set_flags(bad=bad is not None, overflow=has_overflow)
+        is_used = not has_overflow and bad is None
         if not is_used:
             self._clear()
         if not self._accumulates:
             return self._update_together(run, bad)
-        if overflows:
-            module.take_back()
+        if has_overflow:
+            module.restore_aux_states()
         return self._accumulate(run, is_used, bad) and is_used
 
     def _update_together(self, run: TrainingRun, bad: str | None = None) -> bool:
         """Update with the gradients of all processes; return whether that has not been dropped."""
         self._update()
-        if self._lockstep.take("bad"):
-            self._finite.leave_out(bad or f"something in another process is not finite at {run.place}")
+        if self._lockstep.pop_flag("bad"):
+            self._finite.skip_or_raise(bad or f"something in another process is not finite at {run.place}")
             return False
-        return not self._lockstep.take("overflow")
+        return not self._lockstep.pop_flag("overflow")
 
     def _clear(self) -> None:
         for each in self._module.all_updates():
@@ -934,12 +934,12 @@ class _TrainingSteps:
 
     def idle(self, run: TrainingRun) -> bool:
         """Take part in the update of other processes, adding nothing, and say whether there was one."""
-        self._lockstep.say_idle()
+        self._lockstep.set_idle()
         if self._accumulates:
-            self._lockstep.say_samples(0)
+            self._lockstep.set_num_samples(0)
         self._clear()
         self._update_together(run)
-        return self._lockstep.take("active")
+        return self._lockstep.pop_flag("active")
 
     def _accumulate(self, run: TrainingRun, is_used: bool = True, bad: str | None = None) -> bool:
         """Let the gradients wait for those of further batches, unless these are enough."""
@@ -984,24 +984,24 @@ class _TrainingSteps:
         if not self._has_pending_gradients:  # the gradients of the last batch were dropped
             self._clear()
         if self._lockstep.adds_up:
-            self._lockstep.say_samples(self._pending_samples)
+            self._lockstep.set_num_samples(self._pending_samples)
         else:
             self._module.scale_gradients(self._samples_per_batch / max(self._pending_samples, 1))
         self._has_pending_gradients = False
         self._pending_batches = self._pending_samples = 0
-        if self._lockstep.several:
+        if self._lockstep.is_distributed:
             return self._update_together(run, bad)
         self._update()
         return True
 
     def _update(self) -> None:
-        with self._clock.update:
+        with self._timer.update:
             if self._options.clip_global_norm is not None:
                 self._module.clip_by_global_norm(self._options.clip_global_norm)
             self._module.update()
         self.updates += 1
-        if self._lockstep.several:
-            self._lockstep.hush()
+        if self._lockstep.is_distributed:
+            self._lockstep.reset_flags()
 
     def _run_training_step(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
         found = step(self._module, batch)
@@ -1019,7 +1019,7 @@ class _TrainingSteps:
 
     def values(self, metric: EvalMetric) -> list[tuple[str, float]]:
         """Return the metrics of the epoch, and begin anew; what is not known yet of its batches is told before."""
-        self._finite.hear_all()
+        self._finite.report_pending()
         if not self._sums:
             self._lockstep.merge(metric)
             found: list[tuple[str, float]] = metric.get_global_name_value()

@@ -37,7 +37,7 @@ _MISSING = {
 }
 
 
-def too_early(module: Staged, method: str) -> StateError:
+def missing_call(module: Staged, method: str) -> StateError:
     """Return the error of a method that was called too early; it names the call that has to come first."""
     missing = _MISSING[Stage(module.stage + 1)]
     return StateError(f"{type(module).__name__}.{method}: call {missing} first")
@@ -54,7 +54,7 @@ def needs(stage: Stage) -> Callable[[F], F]:
         @functools.wraps(method)
         def guarded(self: Staged, *args: Any, **kwargs: Any) -> Any:
             if self.stage < stage:
-                raise too_early(self, method.__name__.lstrip("_"))
+                raise missing_call(self, method.__name__.lstrip("_"))
             return method(self, *args, **kwargs)
 
         return guarded  # type: ignore[return-value]
@@ -68,7 +68,7 @@ class InUse(Protocol):
     in_use: threading.RLock  # held while a thread is inside a method
 
 
-def busy(module: InUse, method: str) -> StateError:
+def concurrent_use(module: InUse, method: str) -> StateError:
     """Return the error of a method that was called while another thread is inside one of the same module."""
     name = type(module).__name__
     return StateError(
@@ -77,13 +77,13 @@ def busy(module: InUse, method: str) -> StateError:
     )
 
 
-def alone(method: F) -> F:
+def exclusive(method: F) -> F:
     """Guard a method that leaves results for the next call: it may run while no other thread is inside such a one."""
 
     @functools.wraps(method)
     def guarded(self: InUse, *args: Any, **kwargs: Any) -> Any:
         if not self.in_use.acquire(blocking=False):
-            raise busy(self, method.__name__)
+            raise concurrent_use(self, method.__name__)
         try:
             return method(self, *args, **kwargs)
         finally:

@@ -12,7 +12,7 @@ import torch
 from ..base import ArgumentError
 from ..kvstore import KVStoreBase
 from ..ndarray import NDArray
-from .boundary import BatchBoundary
+from .interrupts import DeferredInterrupt
 
 if TYPE_CHECKING:
     from ..io import DataIter
@@ -36,17 +36,17 @@ class Lockstep:
         stores = _stores_of(module)
         self._stores = stores
         self._ranks = stores[0].ranks if stores else None
-        self.several = self._ranks is not None
-        self.adds_up = all(store.adds_up for store in stores) and self.several
+        self.is_distributed = self._ranks is not None
+        self.adds_up = all(store.adds_up for store in stores) and self.is_distributed
         self.rank = 0 if self._ranks is None else self._ranks.rank
         self.size = 1 if self._ranks is None else self._ranks.size
-        self._own_words: dict[str, float] = {}  # messages of a process that trains alone
+        self._local_flags: dict[str, float] = {}  # messages of a process that trains alone
 
     def align(self, module: Trainable) -> None:
         """Give a module the parameters and auxiliary states of rank 0."""
         if self._ranks is not None:
             tensors = [array.raw for array in _arrays_of(module, True)]
-            for tensor, first in zip(tensors, self._ranks.spread(tensors)):
+            for tensor, first in zip(tensors, self._ranks.broadcast(tensors)):
                 tensor.copy_(first)
 
     def average_states(self, module: Trainable) -> None:
@@ -59,50 +59,50 @@ class Lockstep:
 
     # messages sent along with gradients
 
-    def say(self, **words: float) -> None:
+    def set_flags(self, **words: float) -> None:
         """Tell the others with the next update; what is said twice before it is said if it was true once."""
-        said = self._own_words if self._ranks is None else self._ranks.say
+        said = self._local_flags if self._ranks is None else self._ranks.flags
         for word, value in words.items():
             said[word] = max(float(value), said.get(word, 0.0))
 
-    def say_idle(self) -> None:
+    def set_idle(self) -> None:
         """Tell the others that this process adds nothing to the next update."""
         if self._ranks is not None:
-            self._ranks.say["active"] = 0.0
+            self._ranks.flags["active"] = 0.0
 
-    def say_samples(self, number: int) -> None:
+    def set_num_samples(self, number: int) -> None:
         """Tell the others that the next update sums over so many samples of this process, in place of a whole batch."""
         for store in self._stores:
-            store.say_samples(number)
+            store.set_num_samples(number)
 
-    def hush(self) -> None:
+    def reset_flags(self) -> None:
         """Note that the update is over along with which all was said."""
         if self._ranks is not None:
-            self._ranks.hush()
+            self._ranks.reset_flags()
         for store in self._stores:
-            store.say_samples(None)
+            store.set_num_samples(None)
 
-    def take(self, word: str) -> bool:
+    def pop_flag(self, word: str) -> bool:
         """Return whether some process said a word along with the last update, and forget it."""
-        heard = self._own_words if self._ranks is None else self._ranks.heard
+        heard = self._local_flags if self._ranks is None else self._ranks.summed_flags
         found = bool(heard.get(word))
         heard[word] = 0.0
         return found
 
-    def asked(self, boundary: BatchBoundary) -> bool:
+    def stop_requested(self, interrupt: DeferredInterrupt) -> bool:
         """Return whether all processes are to end now because one of them got Ctrl-C or SIGTERM."""
         if self._ranks is None:
-            return boundary.asked
+            return interrupt.requested
         for word, number in (("interrupt", signal.SIGINT), ("terminate", signal.SIGTERM)):
-            if self.take(word):
-                boundary.ask(number)
+            if self.pop_flag(word):
+                interrupt.request(number)
                 return True
         return False
 
-    def pass_on(self, boundary: BatchBoundary) -> None:
+    def send_request(self, interrupt: DeferredInterrupt) -> None:
         """Tell the others that this process got Ctrl-C or SIGTERM, if it did."""
-        if self._ranks is not None and boundary.asked:
-            self.say(**{"terminate" if boundary.number == signal.SIGTERM else "interrupt": True})
+        if self._ranks is not None and interrupt.requested:
+            self.set_flags(**{"terminate" if interrupt.signal_number == signal.SIGTERM else "interrupt": True})
 
     # by themselves
 
@@ -159,7 +159,7 @@ class Lockstep:
         Shape:
             returns[i]: that of the state.
         """
-        return [array.raw.clone() for array in _arrays_of(module, False)] if self.several else []
+        return [array.raw.clone() for array in _arrays_of(module, False)] if self.is_distributed else []
 
     def load_own_state(self, module: Trainable, states: Sequence[torch.Tensor]) -> None:
         """Put back what `own_state` returned.

@@ -25,17 +25,17 @@ from ..symbol import Symbol
 from ..symbol.half import half_symbol
 from .arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from .checkpointed_module import CheckpointedModule
-from .class_labels import fed_network
-from .finite import are_finite, first_bad_node
+from .class_labels import network_inputs
 from .group.batch_splitter import redescribe, resized
 from .group.contexts import contexts_of, distinct, run_between
 from .group.executor_group import DataParallelExecutorGroup
 from .group.input_order import in_order
-from .half_training import LossScale, check_devices, rules_of
-from .lifecycle import Stage, alone, busy, needs, too_early
+from .lifecycle import Stage, concurrent_use, exclusive, missing_call, needs
 from .lr_search import RateSearch, find_rate
+from .mixed_precision import LossScale, check_devices, rules_of
 from .mxnet_compat import MODULE, also_named
 from .mxnet_helpers import check_descriptions, check_input_names, matching, names_of
+from .nonfinite import are_finite, first_nonfinite_node
 from .summary import describe, summarize
 from .updates import Updates, check_compression
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..executor.explanation import ExecutorExplanation
     from ..metric import EvalMetric
     from ..metric.composite import MetricLike
-    from .class_labels import FedNetwork
+    from .class_labels import NetworkInputs
     from .types import (
         AmpLike,
         BatchLike,
@@ -741,12 +741,12 @@ class Module(CheckpointedModule):
 
     @override
     def update(self) -> None:
-        if not self.in_use.acquire(blocking=False):  # as `alone` does, one call less in each batch
-            raise busy(self, "update")
+        if not self.in_use.acquire(blocking=False):  # as `exclusive` does, one call less in each batch
+            raise concurrent_use(self, "update")
         try:
             updates = self._updates
             if self._stage < Stage.READY or updates is None:
-                raise too_early(self, "update")
+                raise missing_call(self, "update")
             scale = self._scale
             if scale is not None and self._skips_update(updates):
                 return
@@ -762,35 +762,35 @@ class Module(CheckpointedModule):
     def _skips_update(self, updates: Updates) -> bool:
         """Say whether to leave an update out, as gradients are too large; other processes are told instead."""
         if not updates.is_shared:
-            return self.overflowed()
-        updates.say_overflow(self.overflows())
+            return self.handle_overflow()
+        updates.send_overflow(self.has_overflow())
         return False
 
     def _adapt_loss_scale(self, scale: LossScale, updates: Updates) -> None:
         """Change the scale of the loss by what has become of an update: in all processes alike."""
-        if updates.is_shared and updates.hear_overflow():
+        if updates.is_shared and updates.receive_overflow():
             self._shrink_loss_scale(scale)
         elif not updates.is_held:
             scale.note_update()
 
     def _shrink_loss_scale(self, scale: LossScale) -> None:
         scale.note_overflow()
-        self.take_back()
+        self.restore_aux_states()
         self.logger.info("a gradient is too large for float16: the loss scale is now %g", scale.value)
 
     @override
-    def overflows(self) -> bool:
+    def has_overflow(self) -> bool:
         return (
             self._scale is not None
             and self._scale.can_shrink
-            and self.bad_gradient() is not None
+            and self.nonfinite_gradient() is not None
             and all(map(are_finite, chain(*self.output_probes())))
         )
 
     @override
-    def overflowed(self) -> bool:
+    def handle_overflow(self) -> bool:
         scale = self._scale
-        if scale is None or not self.overflows():
+        if scale is None or not self.has_overflow():
             return False
         self._shrink_loss_scale(scale)
         return True
@@ -808,16 +808,16 @@ class Module(CheckpointedModule):
         return [self.store]
 
     @override
-    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
-        return [fed_network(self, data_batch)]
+    def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
+        return [network_inputs(self, data_batch)]
 
     @override
-    def bad_gradient(self) -> str | None:
-        return None if self._updates is None else self._updates.bad_gradient()
+    def nonfinite_gradient(self) -> str | None:
+        return None if self._updates is None else self._updates.nonfinite_gradient()
 
     @override
-    def bad_node(self) -> str | None:
-        return next(filter(None, map(first_bad_node, self.group.execs)), None)
+    def first_nonfinite_node(self) -> str | None:
+        return next(filter(None, map(first_nonfinite_node, self.group.execs)), None)
 
     # what is trained
 
@@ -872,7 +872,7 @@ class Module(CheckpointedModule):
         shapes = group.data_shapes, group.label_shapes
         self.bind(*shapes, True, self.inputs_need_grad, True, None, self._grad_req)
         if self._updates is not None:
-            self._updates.take_in()
+            self._updates.add_to_store()
 
     def lr_find(
         self,
@@ -960,7 +960,7 @@ class Module(CheckpointedModule):
                 )
             row_numbers(rows, self.group.store.array(name, 0).shape[0])
 
-    @alone
+    @exclusive
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         if not self.group.feed.takes(data_batch):
@@ -972,11 +972,11 @@ class Module(CheckpointedModule):
     @override
     def forward_backward(self, data_batch: BatchLike) -> None:
         if not self.in_use.acquire(blocking=False):  # see `update`
-            raise busy(self, "forward_backward")
+            raise concurrent_use(self, "forward_backward")
         try:
             group = self._group
             if self._stage < Stage.INITIALIZED or group is None:
-                raise too_early(self, "forward_backward")
+                raise missing_call(self, "forward_backward")
             listener = None
             if not group.feed.takes(data_batch):
                 self._rebind_for(data_batch)
@@ -996,7 +996,7 @@ class Module(CheckpointedModule):
         self._is_announced = own.update is Module.update and own.forward_backward is Module.forward_backward
 
     @override
-    @alone
+    @exclusive
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
         if not self.group.feed.takes(data_batch):
@@ -1017,7 +1017,7 @@ class Module(CheckpointedModule):
         self.reshape(data, label)
 
     @override
-    @alone
+    @exclusive
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: OutGrads = None) -> None:
         self.group.backward(out_grads)
@@ -1033,7 +1033,7 @@ class Module(CheckpointedModule):
         return list(map(list, zip(*map(methodcaller("probes"), executors))))
 
     @override
-    def take_back(self) -> None:
+    def restore_aux_states(self) -> None:
         for executor in self.group.execs:
             executor.take_back()
 
@@ -1055,7 +1055,7 @@ class Module(CheckpointedModule):
         self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
     ) -> None:
         if self._group is None:
-            raise too_early(self, "update_metric")
+            raise missing_call(self, "update_metric")
         self._group.update_metric(eval_metric, labels, pre_sliced, pad)
 
     @override
@@ -1121,7 +1121,7 @@ class Module(CheckpointedModule):
         elif self.preloaded is not None and not share:
             arg_params, aux_params = map(dict, self.preloaded)
         else:
-            raise too_early(self, "to_torch")
+            raise missing_call(self, "to_torch")
         inputs = [*self._data_names, *self._label_names, *self._state_names]
         return to_torch(
             self._symbol.graph,
@@ -1215,6 +1215,6 @@ class Module(CheckpointedModule):
             >>> mod.to_onnx("net.onnx")
             'net.onnx'
         """
-        from .onnx_files import Bound, write_one
+        from .onnx_files import BoundNetwork, write_one
 
-        return write_one(Bound(self), path, opset, dynamic, fold_batchnorm)
+        return write_one(BoundNetwork(self), path, opset, dynamic, fold_batchnorm)

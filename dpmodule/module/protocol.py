@@ -12,7 +12,7 @@ from .lifecycle import Stage
 
 if TYPE_CHECKING:
     from ..io import DataIter
-    from .class_labels import FedNetwork
+    from .class_labels import NetworkInputs
     from .types import (
         BatchLike,
         InitializerLike,
@@ -118,22 +118,22 @@ class Trainable(Protocol):
     def nan_rows(self) -> tuple[list[int], int]:
         """Return the numbers of the rows of the last outputs in which something is NaN, and how many there are."""
 
-    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
+    def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
         """Return the symbols that read a batch, with what it feeds them."""
 
-    def bad_gradient(self) -> str | None:
+    def nonfinite_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient of the last backward is not finite, None if all are."""
 
-    def bad_node(self) -> str | None:
+    def first_nonfinite_node(self) -> str | None:
         """Return the name of the first node whose input or output is not finite, None if it is not known."""
 
-    def overflows(self) -> bool:
+    def has_overflow(self) -> bool:
         """Say whether gradients are too large for float16."""
 
-    def overflowed(self) -> bool:
+    def handle_overflow(self) -> bool:
         """Say whether gradients are too large for float16, so that the batch has to be left out."""
 
-    def take_back(self) -> None:
+    def restore_aux_states(self) -> None:
         """Put auxiliary states back to what they were before the last backward."""
 
     # an epoch

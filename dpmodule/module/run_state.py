@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .types import Params
 
 
-def facts(
+def fingerprint(
     module: Resumable,
     data: object,
     workers: int = 1,
@@ -94,7 +94,7 @@ def _structure(graph: Graph) -> list[Any]:
 
 
 def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Return how two results of `facts` differ, in words."""
+    """Return how two results of `fingerprint` differ, in words."""
     found = []
     if saved["parameters"] != here["parameters"]:
         names = sorted({*saved["parameters"], *here["parameters"]})
@@ -273,7 +273,7 @@ def kernels() -> dict[str, str]:
     }
 
 
-def other_bits(state: Mapping[str, Any]) -> list[str]:
+def rounding_differences(state: Mapping[str, Any]) -> list[str]:
     """Return in words what differs from a saved run such that sums may be rounded otherwise.
 
     Args:

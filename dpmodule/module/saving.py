@@ -1,4 +1,4 @@
-"""`Saving`: when a run is saved, what stands in its files, and where it goes on."""
+"""`RunSaver`: when a run is saved, what stands in its files, and where it goes on."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _is_file(number: int, path: str) -> bool:
 _logger = logging.getLogger(__name__)
 
 
-class Saving:
+class RunSaver:
     """Saves a run by the rules of a `Checkpoint`, and finds the one to go on from.
 
     Args:
@@ -223,7 +223,7 @@ class Saving:
         is_due = rules.wants_epoch(run.epoch)
         if is_due:
             rules.note(run)
-        elif self._lockstep.several or not self.wants_end(ends):
+        elif self._lockstep.is_distributed or not self.wants_end(ends):
             return
         self.note_position(0)
         state = {**run.state_dict(), "epoch": run.epoch + 1, "nbatch": 0, **self._position}

@@ -15,10 +15,10 @@ from ..callback import BatchEndParam, as_list
 from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
 from ..ndarray.ragged import RaggedNDArray
-from .finite import Findings, Look, are_finite, check_choice
 from .fit import pad_of, update_metric
-from .lifecycle import Stage, too_early
+from .lifecycle import Stage, missing_call
 from .lockstep import Lockstep
+from .nonfinite import AsyncCheck, CheckedTensor, are_finite, check_choice
 from .protocol import Trainable
 from .training_data import as_iter, labelled_iter, named_batches
 
@@ -67,7 +67,7 @@ def score(
     Source: MXNet 1.9.1 `BaseModule.score`, which counts rows of padding.
     """
     _check_initialized(module, "score")
-    watch = RowWatch(module, "score", on_nonfinite)
+    watch = NaNRowCounter(module, "score", on_nonfinite)
     eval_metric = metrics.create(eval_metric)
     eval_metric.reset()
     eval_data = labelled_iter(module, eval_data, "score")
@@ -76,11 +76,11 @@ def score(
         module.evaluate(batch)
         watch.look(nbatch - 1, _padding_of(batch))
         update_metric(module, eval_metric, batch, count_padding)
-        call_back(callbacks, epoch, nbatch - 1, eval_metric, locals())
+        run_callbacks(callbacks, epoch, nbatch - 1, eval_metric, locals())
     watch.tell()
     if getattr(eval_data, "num_parts", 1) > 1:
         Lockstep(module).merge(eval_metric)
-    call_back(as_list(score_end_callback), epoch, nbatch, eval_metric, locals())
+    run_callbacks(as_list(score_end_callback), epoch, nbatch, eval_metric, locals())
     found: list[tuple[str, float]] = eval_metric.get_global_name_value()
     return found
 
@@ -88,10 +88,10 @@ def score(
 def _check_initialized(module: Trainable, method: str) -> None:
     """Check that a module is bound and has parameters."""
     if module.stage < Stage.INITIALIZED:
-        raise too_early(module, method)
+        raise missing_call(module, method)
 
 
-def call_back(
+def run_callbacks(
     callbacks: Sequence[Callable[..., Any]],
     epoch: int,
     nbatch: int,
@@ -155,7 +155,7 @@ def iter_predict(
     Source: MXNet 1.9.1 `BaseModule.iter_predict`.
     """
     _check_initialized(module, "iter_predict")
-    watch = RowWatch(module, "predict", on_nonfinite)
+    watch = NaNRowCounter(module, "predict", on_nonfinite)
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
         module.evaluate(batch)
         watch.look(nbatch, _padding_of(batch))
@@ -205,7 +205,7 @@ def predict(
     if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
         single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)
         module.forward(DataBatch([single]), is_train=False)
-        watch = RowWatch(module, "predict", on_nonfinite)
+        watch = NaNRowCounter(module, "predict", on_nonfinite)
         watch.look(0, 0)
         watch.tell()
         outputs = [out.copy() for out in module.get_outputs()]
@@ -226,7 +226,7 @@ def predict(
     return merged[0] if len(merged) == 1 and not always_output_list else merged
 
 
-class RowWatch:
+class NaNRowCounter:
     """Counts the rows of outputs that are NaN while data is predicted or scored, and says so once, at the end."""
 
     def __init__(self, module: Trainable, what: str, on_nonfinite: str) -> None:
@@ -235,7 +235,7 @@ class RowWatch:
         self._count, self._first = 0, -1
 
     def look(self, number: int, pad: int) -> None:
-        """Look at the outputs of the last forward.
+        """CheckedTensor at the outputs of the last forward.
 
         Args:
             number: of the batch, from 0.
@@ -265,8 +265,8 @@ def _may_be_nan(probes: Sequence[Sequence[torch.Tensor]]) -> bool:
     for parts in probes:
         for part in parts:
             if not part.is_cpu:
-                looks = [Look("", each, may_be_infinite=True) for parts in probes for each in parts]
-                return Findings(looks).first() is not None
+                looks = [CheckedTensor("", each, may_be_infinite=True) for parts in probes for each in parts]
+                return AsyncCheck(looks).first() is not None
             if not are_finite(part) and math.isnan(part.sum()):
                 return True
     return False

@@ -29,7 +29,7 @@ from ..lifecycle import Stage, needs
 from ..mxnet_helpers import names_of
 from ..updates import Updates, check_compression
 from .batch_run import (
-    Ran,
+    BatchResult,
     are_sequences,
     array_of_labels,
     axes_of,
@@ -148,7 +148,7 @@ class AutobatchModule(CheckpointedModule):
         self.function, self._autobatch = function, flag(autobatch, "AutobatchModule: autobatch")
         self._stack = None if stack is None else flag(stack, "AutobatchModule: stack")
         self._output_names = list(output_names)
-        self._ran: list[Ran | None] = []
+        self._ran: list[BatchResult | None] = []
         self._label_axes: list[int] = []
         self._label_order: list[int] | None = None  # where the last batch had the labels
         self._has_gradients = False
@@ -384,8 +384,8 @@ class AutobatchModule(CheckpointedModule):
         return [self.held.store]
 
     @override
-    def bad_gradient(self) -> str | None:
-        return None if self._updates is None else self._updates.bad_gradient()
+    def nonfinite_gradient(self) -> str | None:
+        return None if self._updates is None else self._updates.nonfinite_gradient()
 
     # computing
 
@@ -421,7 +421,7 @@ class AutobatchModule(CheckpointedModule):
         if not self._has_gradients:
             raise StateError("AutobatchModule.backward: call forward(batch, is_train=True) first")
 
-    def _nonempty_results(self) -> list[Ran]:
+    def _nonempty_results(self) -> list[BatchResult]:
         found = [ran for ran in self._ran if ran is not None]
         if not found:
             raise StateError("AutobatchModule: call forward() first")
@@ -463,7 +463,7 @@ class AutobatchModule(CheckpointedModule):
             return super().predict(
                 eval_data, num_batch, merge_batches, reset, always_output_list, on_nonfinite=on_nonfinite
             )
-        batches, watch = [], loops.RowWatch(self, "predict", on_nonfinite)
+        batches, watch = [], loops.NaNRowCounter(self, "predict", on_nonfinite)
         for number, batch in enumerate(loops.batches_of(self, eval_data, num_batch, reset, sparse_row_id_fn)):
             self.evaluate(batch)
             pad = pad_of(batch)
@@ -505,7 +505,7 @@ class AutobatchModule(CheckpointedModule):
         raise ArgumentError("install_monitor: an AutobatchModule has no executors; see autobatch.explain()")
 
 
-def _columns(parts: Sequence[Ran]) -> list[list[Any]]:
+def _columns(parts: Sequence[BatchResult]) -> list[list[Any]]:
     """Return, for every output, the tensors of all examples."""
     return [[each for part in parts for each in part.outputs[k]] for k in range(len(parts[0].outputs))]
 

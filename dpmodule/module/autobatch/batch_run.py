@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Ran:
+class BatchResult:
     """What has come out of the examples of one context.
 
     Attributes:
@@ -81,7 +81,7 @@ def _examples_of(column: ArrayLike, axis: int = 0) -> Sequence[Any]:
 
 def run_examples(
     function: Callable[..., Any], rows: Sequence[tuple[Any, ...]], is_train: bool, autobatch: bool
-) -> Ran:
+) -> BatchResult:
     """Build one graph of all examples and compute it, in training with the gradients."""
     graph = state.graph
     graph.renew(autobatch=autobatch)
@@ -96,7 +96,7 @@ def run_examples(
     if is_train and total is not None:
         total.backward()
     found = [[_value_of(each) for each in column] for column in zip(*(outputs for _, outputs in results))]
-    return Ran(found, None if total is None else total.scalar_value())
+    return BatchResult(found, None if total is None else total.scalar_value())
 
 
 def _loss_and_outputs(result: object) -> tuple[Expression | None, list[Expression]]:

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from dpmodule.module.finite import FiniteCheck
+from dpmodule.module.nonfinite import NonFiniteCheck
 from helpers import accelerator
 from helpers.nets import blobs, lenet, mlp
 
@@ -282,7 +282,7 @@ def test_a_module_that_keeps_its_own_updates_is_asked_for_its_gradients():
         def output_probes(self):
             return [[mx.nd.ones((2,), ctx=GPU).raw]]
 
-        def bad_gradient(self):
+        def nonfinite_gradient(self):
             return "w"
 
-    assert FiniteCheck(Own()).first() == "the gradient of 'w'"
+    assert NonFiniteCheck(Own()).first() == "the gradient of 'w'"

@@ -38,7 +38,7 @@ def check_choice(what: str, on_nonfinite: str, *more: str) -> None:
 
 
 def are_finite(tensor: torch.Tensor) -> bool:
-    """Say whether every element is finite; without the extension the sum tells in one pass unless it overflows."""
+    """Say whether every element is finite; without the extension the sum tells in one pass unless it has_overflow."""
     if not tensor.is_floating_point():
         return True
     if native.core is not None and tensor.dtype is torch.float32 and tensor.is_cpu and tensor.is_contiguous():
@@ -53,12 +53,12 @@ def _stored(array: Any) -> torch.Tensor:
     return found
 
 
-def names_of_nonfinite(arrays: Mapping[str, NDArray]) -> list[str]:
+def nonfinite_names(arrays: Mapping[str, NDArray]) -> list[str]:
     """Return the names of the arrays in which some element is not finite."""
     return [name for name, array in arrays.items() if not are_finite(_stored(array))]
 
 
-def first_bad_node(executor: Executor) -> str | None:
+def first_nonfinite_node(executor: Executor) -> str | None:
     """Return the name of the node from which on something is NaN or infinite, None if nothing is.
 
     Runs forward again, with other random numbers than before, and leaves the generators as they are.
@@ -116,18 +116,18 @@ class GradientCheck:
             if place >= 0:
                 return next((n for n, array in zip(self._names, self.float32) if _has_nan(array)), None)
         if not self._on_host:
-            looks = [Look(name, _stored(array), may_be_infinite) for name, array in self.others]
-            return Findings(looks).first()
+            looks = [CheckedTensor(name, _stored(array), may_be_infinite) for name, array in self.others]
+            return AsyncCheck(looks).first()
         for name, array in self.others:
             if not are_finite(_stored(array)) and (not may_be_infinite or _has_nan(array)):
                 return name
         return None
 
-    def looks(self, optimizer: object) -> list[Look]:
+    def looks(self, optimizer: object) -> list[CheckedTensor]:
         """Return all gradients, to be looked at together with other tensors; see `first`."""
         may_be_infinite = _clips(optimizer)
         pairs = [*zip(self._names, self.float32), *self.others]
-        return [Look(f"the gradient of {name!r}", _stored(array), may_be_infinite) for name, array in pairs]
+        return [CheckedTensor(f"the gradient of {name!r}", _stored(array), may_be_infinite) for name, array in pairs]
 
 
 def _clips(optimizer: object) -> bool:
@@ -144,7 +144,7 @@ def _has_nan(array: NDArray) -> bool:
     return bool(torch.isnan(_stored(array)).any())
 
 
-class Look(NamedTuple):
+class CheckedTensor(NamedTuple):
     """A tensor that is to be looked at."""
 
     what: str
@@ -152,7 +152,7 @@ class Look(NamedTuple):
     may_be_infinite: bool = False
 
 
-class Findings:
+class AsyncCheck:
     """What is not finite in some tensors: their largest magnitudes, on their way to the host.
 
     Shape:
@@ -161,7 +161,7 @@ class Findings:
 
     __slots__ = ("_copies", "_rules")
 
-    def __init__(self, looks: Sequence[Look]) -> None:
+    def __init__(self, looks: Sequence[CheckedTensor]) -> None:
         looks = [look for look in looks if look.tensor.is_floating_point() and look.tensor.numel()]
         self._rules = [(look.what, look.may_be_infinite) for look in looks]
         devices: dict[torch.device, list[int]] = {}
@@ -198,19 +198,19 @@ def _extents(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.stack([each.double() for each in torch_private.foreach_norm(tensors, math.inf)])
 
 
-class LateFindings:
-    """Findings of batches after which training goes on whatever they are, told when they have come."""
+class PendingChecks:
+    """AsyncCheck of batches after which training goes on whatever they are, told when they have come."""
 
     def __init__(self) -> None:
-        self._pending: deque[tuple[Findings, Callable[[str], None]]] = deque()
+        self._pending: deque[tuple[AsyncCheck, Callable[[str], None]]] = deque()
 
-    def add(self, looks: Sequence[Look], tell: Callable[[str], None]) -> None:
-        """Look at some tensors without waiting.
+    def add(self, looks: Sequence[CheckedTensor], tell: Callable[[str], None]) -> None:
+        """CheckedTensor at some tensors without waiting.
 
         Args:
             tell: is called by `hear` with what is not finite, if something is.
         """
-        self._pending.append((Findings(looks), tell))
+        self._pending.append((AsyncCheck(looks), tell))
 
     def hear(self, wait: bool = False) -> None:
         """Tell of the batches whose findings have come, in their order."""
@@ -232,7 +232,7 @@ class Position(Protocol):
         """Return words about the samples of a batch."""
 
 
-class FiniteCheck:
+class NonFiniteCheck:
     """Looks for NaN and infinity after each backward, and does about them what a program wants.
 
     Where all that must be finite is float32 numbers on the CPU, one call of the native extension sees all of it.
@@ -241,17 +241,17 @@ class FiniteCheck:
     def __init__(self, module: Trainable, on_nonfinite: str = "raise") -> None:
         self._module: Any = module
         self._on_nonfinite = on_nonfinite
-        self._late = LateFindings()
+        self._late = PendingChecks()
         self._knows_gradients = _knows_gradients(module)
         self._updates: list[Any] = []
         self._gradients: list[NDArray] | None = []  # None: they are not all float32 on the CPU, or of rows
         self._of_rows: list[RowSparseNDArray] = []
         self._sizes: list[int] = []
 
-    def forbids(self, batch: BatchLike, run: Position) -> str | None:
-        """Say what is not finite and forbids to apply the gradients of a batch; None if nothing does.
+    def find_problem(self, batch: BatchLike, run: Position) -> str | None:
+        """Say what is not finite and find_problem to apply the gradients of a batch; None if nothing does.
 
-        A warning forbids nothing, so where it takes a copy from a device, it comes some batches later.
+        A warning find_problem nothing, so where it takes a copy from a device, it comes some batches later.
         """
         if self._on_nonfinite == "ignore":
             return None
@@ -266,13 +266,13 @@ class FiniteCheck:
             self._warn(where, what)
             return None
         text = f"{what} is not finite in {where}"
-        node = self._module.bad_node()
+        node = self._module.first_nonfinite_node()
         return text if node is None or repr(node) in what else f"{text}, from {node!r} on"
 
-    def leave_out(self, text: str) -> None:
+    def skip_or_raise(self, text: str) -> None:
         """Leave out a batch in which something is not finite."""
         module = self._module
-        module.take_back()
+        module.restore_aux_states()
         if self._on_nonfinite == "skip":
             module.logger.warning("%s; the batch is left out", text)
             return
@@ -281,7 +281,7 @@ class FiniteCheck:
             'on_nonfinite="skip" leaves such batches out, "warn" or "ignore" goes on'
         )
 
-    def hear_all(self) -> None:
+    def report_pending(self) -> None:
         """Warn of all batches that have not been told of yet."""
         self._late.hear(wait=True)
 
@@ -332,10 +332,10 @@ class FiniteCheck:
                     return self._search_devices(probes, run)
                 if not are_finite(part):
                     return self._output(number)
-        return self._bad_gradient()
+        return self._nonfinite_gradient()
 
-    def _bad_gradient(self) -> str | None:
-        name = self._module.bad_gradient()
+    def _nonfinite_gradient(self) -> str | None:
+        name = self._module.nonfinite_gradient()
         return None if name is None else f"the gradient of {name!r}"
 
     def _output(self, number: int) -> str:
@@ -344,14 +344,14 @@ class FiniteCheck:
 
     def _search_devices(self, probes: Sequence[Sequence[torch.Tensor]], run: Position | None) -> str | None:
         """Do what `first` does with one copy from each device, for outputs and gradients together."""
-        looks = [Look(self._output(number), part) for number, parts in enumerate(probes) for part in parts]
+        looks = [CheckedTensor(self._output(number), part) for number, parts in enumerate(probes) for part in parts]
         try:
             for updates in self._module.all_updates():
                 looks += updates.gradient_check.looks(updates.optimizer)
         except (AttributeError, NotImplementedError):  # it has updates of its own
-            return Findings(looks).first() or self._bad_gradient()
+            return AsyncCheck(looks).first() or self._nonfinite_gradient()
         if run is None:
-            return Findings(looks).first()
+            return AsyncCheck(looks).first()
         self._late.add(looks, partial(self._warn, run.place))
         return None
 
@@ -365,7 +365,7 @@ def _knows_gradients(module: Any) -> bool:
     """Say whether the updates of a module tell all of its gradients: a program's own class may have others."""
     own = __name__.partition(".")[0] + "."
     for part in (module, *getattr(module, "modules", ())):
-        for name in ("all_updates", "bad_gradient"):
+        for name in ("all_updates", "nonfinite_gradient"):
             if not getattr(getattr(type(part), name, None), "__module__", "").startswith(own):
                 return False
     try:
@@ -378,7 +378,7 @@ def _knows_gradients(module: Any) -> bool:
 def _params_state(module: Trainable) -> str:
     """Say what can be said of the parameters of a module that is not updated."""
     arg_params, aux_params = module.get_params()
-    spoilt = names_of_nonfinite({**arg_params, **aux_params})
+    spoilt = nonfinite_names({**arg_params, **aux_params})
     if not spoilt:
         return "the parameters are those before this batch"
     names = ", ".join(spoilt[:3]) + (f" and {len(spoilt) - 3} more" if len(spoilt) > 3 else "")

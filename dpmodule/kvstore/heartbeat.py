@@ -1,4 +1,4 @@
-"""`Pulse`: signs of life of the processes that train together, by which one that is lost gets named."""
+"""`Heartbeat`: signs of life of the processes that train together, by which one that is lost gets named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANSWER_S = 3.0
 """How long the store of the group may take to tell."""
 
 
-class Pulse:
+class Heartbeat:
     """Counts up in the group's store while this process lives, and tells which others no longer do.
 
     A thread does so, also while the process waits for others or computes. One that is stopped or killed stops counting.
@@ -31,7 +31,7 @@ class Pulse:
         self._rank, self._size = rank, size
         self._over = threading.Event()
         self._store.add(_key(rank), 1)
-        self._thread = threading.Thread(target=self._beat, name="dpmodule-pulse", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="dpmodule-heartbeat", daemon=True)
         self._thread.start()
 
     def _beat(self) -> None:
@@ -39,7 +39,7 @@ class Pulse:
             while not self._over.wait(_EVERY_S):
                 self._store.add(_key(self._rank), 1)
 
-    def silent(self) -> list[int]:
+    def silent_ranks(self) -> list[int]:
         """Return the ranks that give no sign of life; waits for some beats to tell."""
         found: list[list[int]] = []
 
@@ -67,4 +67,4 @@ class Pulse:
 
 
 def _key(rank: int) -> str:
-    return f"pulse/{rank}"
+    return f"heartbeat/{rank}"

@@ -8,7 +8,6 @@ from sklearn.datasets import load_digits
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, NonFiniteError
-from dpmodule.module import half_training
 from helpers.small_fits import blobs, classifier, parameters
 
 S = mx.sym
@@ -81,7 +80,7 @@ def gradients(net, batch, amp, names, contexts=None, **options):
     for _ in range(9):
         module.forward(batch, is_train=True)
         module.backward(None if names else [mx.nd.ones(shape) for _, shape in module.output_shapes])
-        if not module.overflowed():
+        if not module.handle_overflow():
             break
     found = {
         n: module.store.grad(n, 0).asnumpy()
@@ -204,7 +203,7 @@ def test_batches_that_overflow_are_left_out(contexts, caplog):
 
 
 def test_the_scale_grows_again_and_stops_at_one():
-    scale = half_training.LossScale(4, window=3)
+    scale = mixed_precision.LossScale(4, window=3)
     for _ in range(3):
         scale.note_update()
     assert scale.value == 8
@@ -280,7 +279,7 @@ def test_chained_modules_train():
 def test_what_cannot_be_is_told(monkeypatch):
     with pytest.raises(ArgumentError, match='amp is "?\'int8\'"?, expected "bf16", "fp16", False or None'):
         mx.mod.Module(classifier(), amp="int8")
-    monkeypatch.setattr(half_training, "_can", lambda device, dtype: dtype != "float16")
+    monkeypatch.setattr(mixed_precision, "_supports", lambda device, dtype: dtype != "float16")
     with pytest.raises(ArgumentError, match="amp: cpu\\(0\\) cannot multiply float16 numbers"):
         mx.mod.Module(classifier(), amp="fp16")
     mx.mod.Module(classifier(), amp="bf16")

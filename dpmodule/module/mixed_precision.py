@@ -21,7 +21,7 @@ _DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float
 _default: HalfRules | None = None
 
 
-def use_by_default(rules: HalfRules | None) -> HalfRules | None:
+def set_default_rules(rules: HalfRules | None) -> HalfRules | None:
     """Set what modules take that are made without ``amp=``, and return what it was before.
 
     Args:
@@ -49,15 +49,15 @@ def check_devices(rules: HalfRules, contexts: Iterable[Context]) -> None:
     """Refuse devices that cannot compute in 16 bits."""
     for context in contexts:
         with single_thread():
-            can = _can(context.torch_device, rules.dtype)
-        if not can:
+            is_supported = _supports(context.torch_device, rules.dtype)
+        if not is_supported:
             raise ArgumentError(
                 f"amp: {context} cannot multiply {rules.dtype} numbers; take another type, or leave amp out"
             )
 
 
 @cache
-def _can(device: torch.device, dtype: str) -> bool:
+def _supports(device: torch.device, dtype: str) -> bool:
     """Try what networks need most: a product and a convolution, with their gradients."""
     kind = getattr(torch, dtype)
     try:

@@ -88,7 +88,7 @@ MODULES: dict[str, dict[str, str]] = {
 _ROOT = __package__
 
 
-class AbsentType(ABCMeta):
+class LeftOutType(ABCMeta):
     """The type of classes that stand for something of Gluon.
 
     Programs may name them, derive from them, decorate what derives from them, and ask `isinstance`: a program that
@@ -98,24 +98,24 @@ class AbsentType(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise; nothing is there to be made or called."""
-        own = next(base for base in cls.__mro__ if "__absent_path__" in vars(base))
-        what = vars(own)["__absent_path__"] + ("" if own is cls else f", from which {cls.__name__} derives,")
+        own = next(base for base in cls.__mro__ if "__left_out_path__" in vars(base))
+        what = vars(own)["__left_out_path__"] + ("" if own is cls else f", from which {cls.__name__} derives,")
         raise MXNetError(
             f"{what} is not available: Gluon is not part of this package; use torch.nn, which takes its place, "
             "or mx.mod.TorchModule to train a torch module like a symbol"
         )
 
-    def __getattr__(cls, name: str) -> AbsentType:
-        if name.startswith("__") or "__absent_path__" not in vars(cls):
+    def __getattr__(cls, name: str) -> LeftOutType:
+        if name.startswith("__") or "__left_out_path__" not in vars(cls):
             raise AttributeError(f"{cls.__name__} has no attribute {name!r}")
-        return _absent(f"{vars(cls)['__absent_path__']}.{name}")
+        return _left_out(f"{vars(cls)['__left_out_path__']}.{name}")
 
 
 @cache
-def _absent(path: str) -> AbsentType:
+def _left_out(path: str) -> LeftOutType:
     place, _, name = path.rpartition(".")
     bases = (MXNetError,) if name.endswith("Error") else ()  # so that it may stand behind `except`
-    return AbsentType(name, bases, {"__module__": place, "__absent_path__": path})
+    return LeftOutType(name, bases, {"__module__": place, "__left_out_path__": path})
 
 
 _HOMES = {
@@ -127,7 +127,7 @@ _HOMES = {
 """Where a name that several modules have is said to be missing from, so that it is one class in all of them."""
 
 
-def absent_from(place: str) -> Callable[[str], Any]:
+def left_out_getattr(place: str) -> Callable[[str], Any]:
     """Return a module's ``__getattr__`` that lets every unknown name be reached, but not used.
 
     Args:
@@ -137,7 +137,7 @@ def absent_from(place: str) -> Callable[[str], Any]:
     def get(name: str) -> Any:
         if name.startswith("__"):  # what the import system and tools look for
             raise AttributeError(name)
-        return _absent(f"{_HOMES.get(name, place)}.{name}")
+        return _left_out(f"{_HOMES.get(name, place)}.{name}")
 
     return get
 
@@ -147,7 +147,7 @@ def names_of(package: str) -> list[str]:
     return sorted(name for text in MODULES[package].values() for name in text.split())
 
 
-def add_modules() -> None:
+def add_left_out_modules() -> None:
     """Make the modules of Gluon that are not here importable, each with stand-ins for its names."""
     for package, modules in MODULES.items():
         if package:
@@ -169,7 +169,7 @@ def _module(path: str, names: list[str]) -> None:
     made.__spec__ = ModuleSpec(full, None, is_package=True)
     made.__path__, made.__package__ = [], full
     shown = sorted(names)
-    vars(made).update(__getattr__=absent_from(f"gluon.{path}"), __all__=shown, __dir__=shown.copy)
+    vars(made).update(__getattr__=left_out_getattr(f"gluon.{path}"), __all__=shown, __dir__=shown.copy)
     sys.modules[full] = made
     parent = sys.modules[f"{_ROOT}.{above}".rstrip(".")]
     setattr(parent, name, made)

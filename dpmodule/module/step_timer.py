@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .protocol import Trainable
 
 
-class ClockPart:
+class PhaseTimer:
     """Adds up the seconds that are spent within ``with``."""
 
     __slots__ = ("_begun", "_devices", "seconds", "times")
@@ -38,7 +38,7 @@ class ClockPart:
         self.times += 1
 
 
-class StepClock:
+class StepTimer:
     """Measures how long training waits for data, computes (forward and backward), and updates.
 
     Attributes:
@@ -47,7 +47,7 @@ class StepClock:
 
     def __init__(self, module: Trainable, active: bool) -> None:
         devices = _gpus(module) if active else []
-        self._parts = {name: ClockPart(devices) for name in ("data", "compute", "update") if active}
+        self._parts = {name: PhaseTimer(devices) for name in ("data", "compute", "update") if active}
         self.data, self.compute, self.update = (
             self._parts.get(name, nullcontext()) for name in ("data", "compute", "update")
         )
@@ -80,7 +80,7 @@ def _gpus(module: Any) -> list[torch.device]:
 
 
 @contextmanager
-def repeatable(active: bool) -> Iterator[None]:
+def deterministic_algorithms(active: bool) -> Iterator[None]:
     """Use algorithms that give the same bits every time, until the end of the block."""
     if not active:
         yield
