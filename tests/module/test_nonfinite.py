@@ -91,11 +91,11 @@ def test_it_is_said_when_parameters_were_spoilt_before(caplog):
     with caplog.at_level(logging.WARNING):
         module.fit(batches(), num_epoch=1, initializer=mx.init.Xavier(), on_nonfinite="warn")
     assert (
-        "is not finite in batch 0 of epoch 0 (samples 0, 1, 2, 3, 4, 5, 6, 7); training goes on, and may spoil"
+        "is not finite in batch 0 of epoch 0 (samples 0, 1, 2, 3, 4, 5, 6, 7); training continues and may corrupt"
         in caplog.text
     )
     with pytest.raises(
-        NonFiniteError, match=r"before this batch, too, there were .* not finite in low_weight, low_bias"
+        NonFiniteError, match=r"before this batch there were already .* not finite in low_weight, low_bias"
     ):
         module.fit(batches(), num_epoch=1)
 
@@ -232,14 +232,14 @@ ROOTED = {
 
 @pytest.mark.parametrize("kind", ROOTED)
 def test_the_node_where_it_begins_is_named(kind):
-    with pytest.raises(NonFiniteError, match="from 'logarithm_output' on; the parameters are those before"):
+    with pytest.raises(NonFiniteError, match="first at the node 'logarithm_output'; the parameters are those before"):
         ROOTED[kind]().fit(BucketBatches(X, Y, 8), num_epoch=1, initializer=mx.init.Xavier())
 
 
 def test_data_that_are_not_finite_are_named():
     spoilt = X.copy()
     spoilt[9, 1] = np.inf
-    with pytest.raises(NonFiniteError, match=r"in batch 1 of epoch 0 .*, from 'data' on"):
+    with pytest.raises(NonFiniteError, match=r"in batch 1 of epoch 0 .*, first at the node 'data'"):
         mx.mod.Module(
             S.SoftmaxOutput(S.FullyConnected(S.Variable("data"), num_hidden=2), name="softmax")
         ).fit(batches(spoilt), num_epoch=1)
@@ -312,9 +312,9 @@ def test_batches_are_told_in_their_order():
     for what in ("one", "two", "three"):
         late.add([look(what, NAN if what != "two" else 0.0)], heard.append)
     assert heard == []
-    late.hear()
+    late.report_ready()
     assert heard == ["one", "three"]
-    late.hear(wait=True)
+    late.report_ready(wait=True)
     assert heard == ["one", "three"]
 
 

@@ -299,7 +299,7 @@ def test_bad_batches_are_skipped(caplog):
         return module
 
     assert_same(run(np.arange(96), on_nonfinite="skip"), run(keep), 0)
-    assert "batch 2 of epoch 0 (samples 17), from 'data' on; the batch is left out" in caplog.text
+    assert "batch 2 of epoch 0 (samples 17), first at the node 'data'; the batch is skipped" in caplog.text
     added = run(np.arange(96), on_nonfinite="skip", accumulate=3)
     assert all(np.isfinite(value).all() for value in parameters(added).values())
 
