@@ -198,14 +198,14 @@ class BucketingModule(BaseModule):
     # binding
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
+    def _bind(self, arguments: BindArguments) -> None:
         """Allocate the default bucket; the others follow when their first batch comes."""
-        if wanted.shared_module is not None:
+        if arguments.shared_module is not None:
             raise ArgumentError("bind: BucketingModule shares among its buckets and takes no shared_module")
-        if self._stays_bound(wanted):
+        if self._stays_bound(arguments):
             return
-        wanted.bind(self._default)
-        self._note_binding(wanted)
+        arguments.bind(self._default)
+        self._note_binding(arguments)
         self._reset_to_default_bucket()
 
     @property
@@ -213,9 +213,9 @@ class BucketingModule(BaseModule):
         """Parameters, gradients and auxiliary states of all buckets; see `Module.store`."""
         return self._default.store
 
-    def _note_binding(self, wanted: BindArguments) -> None:
-        self._binding, self._grad_req = wanted, wanted.grad_req
-        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
+    def _note_binding(self, arguments: BindArguments) -> None:
+        self._binding, self._grad_req = arguments, arguments.grad_req
+        self.for_training, self.inputs_need_grad = arguments.for_training, arguments.inputs_need_grad
 
     def _reset_to_default_bucket(self) -> None:
         """Go back to the default bucket, and drop the others."""
@@ -343,17 +343,17 @@ class BucketingModule(BaseModule):
 
     @override
     @needs(Stage.BOUND)
-    def _init_params(self, given: ParamArguments) -> None:
-        given.init_params(self._default)
+    def _init_params(self, arguments: ParamArguments) -> None:
+        arguments.init_params(self._default)
 
     @override
     @needs(Stage.INITIALIZED)
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
         """Install one optimizer for all buckets."""
-        if self.optimizer_initialized and not wanted.force_init:
+        if self.optimizer_initialized and not arguments.force_init:
             self.logger.warning("optimizer already initialized, ignoring.")
             return
-        wanted.init_optimizer(self._default)
+        arguments.init_optimizer(self._default)
         for module in self._buckets.values():
             if module is not self._default and module.params_initialized:
                 module.borrow_optimizer(self._default)

@@ -453,30 +453,30 @@ class Module(CheckpointedModule):
     # binding
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
-        if self._stays_bound(wanted):
+    def _bind(self, arguments: BindArguments) -> None:
+        if self._stays_bound(arguments):
             return
-        check_descriptions(wanted.data_shapes, "data_shapes")
-        check_descriptions(wanted.label_shapes, "label_shapes")
-        names = [s[0] for s in wanted.data_shapes]
+        check_descriptions(arguments.data_shapes, "data_shapes")
+        check_descriptions(arguments.label_shapes, "label_shapes")
+        names = [s[0] for s in arguments.data_shapes]
         if names != self._data_names and sorted(names) != sorted(self._data_names):
             raise ArgumentError(
                 f"bind: data_shapes names {names}, the module's data_names are {self._data_names}"
             )
-        labels = self._known_labels(wanted.label_shapes) if wanted.label_shapes else None
-        shared = wanted.shared_module
+        labels = self._known_labels(arguments.label_shapes) if arguments.label_shapes else None
+        shared = arguments.shared_module
         if shared is not None and shared.stage < Stage.INITIALIZED:
             raise StateError("bind: shared_module must be bound and initialized first")
         if shared is not None:
             self._scale = shared._scale if self._scale is not None else None
-        store, before = self._store_for(wanted), self._group
+        store, before = self._store_for(arguments), self._group
         # whether the parameters move into a store that others use, too
         joins = store is not None and (before is None or before.store is not store)
         valued = frozenset() if store is None else store.filled & self._param_and_aux_names()
         carried = self._values_to_carry_over(joins and bool(valued)) if joins or store is None else None
-        group = self._make_group(wanted, labels, store)
-        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
-        self._grad_req = wanted.grad_req
+        group = self._make_group(arguments, labels, store)
+        self.for_training, self.inputs_need_grad = arguments.for_training, arguments.inputs_need_grad
+        self._grad_req = arguments.grad_req
         self._group, self._valued = group, valued if joins else frozenset()
         self._store_is_given = self._store_is_given or store is not None
         self._binds_anew = False
@@ -511,25 +511,25 @@ class Module(CheckpointedModule):
         )
         self.preloaded = self.preloaded_states = None
 
-    def _store_for(self, wanted: BindArguments) -> ParamStore | None:
+    def _store_for(self, arguments: BindArguments) -> ParamStore | None:
         """Return the store that binding has to use, None for one of the module's own."""
-        given, group = wanted.store, self._group
+        given, group = arguments.store, self._group
         if given is not None and not isinstance(given, ParamStore):
             raise ArgumentError(f"bind: store is of type {type(given).__name__}, expected a ParamStore")
-        if given is not None and wanted.shared_module is not None:
+        if given is not None and arguments.shared_module is not None:
             raise ArgumentError("bind: store and shared_module both say where the parameters are; give one")
         present = (
             group.store if group is not None and (self._store_is_given or group.store.is_shared) else None
         )
         if present is None:
             return given if given is None or group is None else self._store_to_join(given)
-        other = given if wanted.shared_module is None else wanted.shared_module.group.store
+        other = given if arguments.shared_module is None else arguments.shared_module.group.store
         if other is not None and other is not present:
             raise StateError(
                 "bind: the module is on a store that others use, too, and cannot change to another; make a new module"
             )
         self._check_contexts(self._context)
-        return None if wanted.shared_module is not None else present
+        return None if arguments.shared_module is not None else present
 
     def _store_to_join(self, given: ParamStore) -> ParamStore:
         """Return a store for a module that has been bound without one."""
@@ -552,10 +552,10 @@ class Module(CheckpointedModule):
             )
 
     def _make_group(
-        self, wanted: BindArguments, labels: list[Any] | None, store: ParamStore | None
+        self, arguments: BindArguments, labels: list[Any] | None, store: ParamStore | None
     ) -> DataParallelExecutorGroup:
-        differentiated = [*self._param_names, *(self._data_names if wanted.inputs_need_grad else ())]
-        symbol, grad_req = self._symbol, wanted.grad_req
+        differentiated = [*self._param_names, *(self._data_names if arguments.inputs_need_grad else ())]
+        symbol, grad_req = self._symbol, arguments.grad_req
         if self._half is not None:
             symbol = half_symbol(symbol, self._half, differentiated)
             if isinstance(grad_req, (list, tuple)):  # in the order of the symbol's own arguments
@@ -564,12 +564,12 @@ class Module(CheckpointedModule):
             symbol,
             self._context,
             self._work_load_list,
-            list(wanted.data_shapes),
+            list(arguments.data_shapes),
             labels,
             self._param_names,
-            wanted.for_training,
-            wanted.inputs_need_grad,
-            None if wanted.shared_module is None else wanted.shared_module.group,
+            arguments.for_training,
+            arguments.inputs_need_grad,
+            None if arguments.shared_module is None else arguments.shared_module.group,
             self.logger,
             self._fixed_param_names,
             grad_req,
@@ -676,9 +676,9 @@ class Module(CheckpointedModule):
 
     @override
     @needs(Stage.BOUND)
-    def _init_params(self, given: ParamArguments) -> None:
-        arg_params, aux_params, allow_missing = given.arg_params, given.aux_params, given.allow_missing
-        if self._stage >= Stage.INITIALIZED and not given.force_init:
+    def _init_params(self, arguments: ParamArguments) -> None:
+        arg_params, aux_params, allow_missing = arguments.arg_params, arguments.aux_params, arguments.allow_missing
+        if self._stage >= Stage.INITIALIZED and not arguments.force_init:
             if arg_params is not None or aux_params is not None:
                 warnings.warn(
                     "init_params: parameters have values already, those given are ignored; pass force_init=True",
@@ -691,17 +691,17 @@ class Module(CheckpointedModule):
         store = self.group.store
         attributes = self._symbol.attr_dict()
         # names that have values in the given store
-        keeps_value = frozenset() if given.force_init else self._valued
+        keeps_value = frozenset() if arguments.force_init else self._valued
         arrays = {name: store.array(name, 0) for name in self._param_names if name not in keeps_value}
         states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keeps_value}
         # as in MXNet, unknown names are an error only in set_params(..., allow_missing=True)
-        passes_over_extra = given.allow_extra or not allow_missing or given.initializer is not None
+        passes_over_extra = arguments.allow_extra or not allow_missing or arguments.initializer is not None
         labels = self._symbol.graph.labels
         store.load(
             first_values(
-                arrays, arg_params, given.initializer, attributes, allow_missing, passes_over_extra, labels
+                arrays, arg_params, arguments.initializer, attributes, allow_missing, passes_over_extra, labels
             ),
-            first_values(states, aux_params, given.initializer, attributes, allow_missing, passes_over_extra),
+            first_values(states, aux_params, arguments.initializer, attributes, allow_missing, passes_over_extra),
         )
         self._valued = frozenset()
         self._stage = max(self._stage, Stage.INITIALIZED)
@@ -710,12 +710,12 @@ class Module(CheckpointedModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
-        if self._keeps_optimizer(wanted):
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
+        if self._keeps_optimizer(arguments):
             return
         may_be_inside = not self.group.store.is_shared
-        made = Updates.install(wanted, self.group, self._compression_params, may_be_inside)
-        self._install(made, wanted.force_init and self._stage >= Stage.READY)
+        made = Updates.install(arguments, self.group, self._compression_params, may_be_inside)
+        self._install(made, arguments.force_init and self._stage >= Stage.READY)
         self.load_preloaded_states()
 
     def _install(self, updates: Updates, anew: bool = False) -> None:

@@ -248,32 +248,32 @@ class SequentialModule(BaseModule):
     # binding
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
+    def _bind(self, arguments: BindArguments) -> None:
         """Bind every module to what the one before it gives."""
-        if self._stays_bound(wanted):
+        if self._stays_bound(arguments):
             return
-        wanted.refuse_store(self)
-        label_shapes, for_training = wanted.label_shapes, wanted.for_training
-        if wanted.shared_module is not None:
+        arguments.refuse_store(self)
+        label_shapes, for_training = arguments.label_shapes, arguments.for_training
+        if arguments.shared_module is not None:
             raise ArgumentError(
                 "bind: a SequentialModule cannot share memory with another module (shared_module)"
             )
         if not self._modules:
             raise StateError("SequentialModule.bind: the chain is empty; call add(module) first")
-        if is_per_context(wanted.data_shapes):
+        if is_per_context(arguments.data_shapes):
             raise ArgumentError(
                 "bind: a SequentialModule takes shapes of whole batches, not one list per context"
             )
-        if wanted.inputs_need_grad and not for_training:
+        if arguments.inputs_need_grad and not for_training:
             raise ArgumentError("bind: inputs_need_grad=True makes no sense with for_training=False")
-        self.for_training, self.inputs_need_grad = for_training, wanted.inputs_need_grad
-        self._grad_req = wanted.grad_req
+        self.for_training, self.inputs_need_grad = for_training, arguments.inputs_need_grad
+        self._grad_req = arguments.grad_req
         self._label_shapes = label_shapes if self._labelled() else None
-        shapes = list(wanted.data_shapes)
+        shapes = list(arguments.data_shapes)
         for number, (module, meta) in enumerate(zip(self._modules, self._metas)):
             if meta.get(self.META_AUTO_WIRING):
                 shapes = renamed_by_position(self._modules, number, shapes)
-            needs_grad = for_training and (wanted.inputs_need_grad or number > 0)
+            needs_grad = for_training and (arguments.inputs_need_grad or number > 0)
             was_bound = module.binded
             labels = label_shapes if meta.get(self.META_TAKE_LABELS) else None
             try:
@@ -282,8 +282,8 @@ class SequentialModule(BaseModule):
                     label_shapes=labels,
                     for_training=for_training,
                     inputs_need_grad=needs_grad,
-                    force_rebind=wanted.force_rebind,
-                    grad_req=wanted.grad_req,
+                    force_rebind=arguments.force_rebind,
+                    grad_req=arguments.grad_req,
                 )
             except MXNetError as error:
                 raise with_message(error, f"{mismatch(self._modules, number, shapes)}: {error}") from error
@@ -306,11 +306,11 @@ class SequentialModule(BaseModule):
 
     @override
     @needs(Stage.BOUND)
-    def _init_params(self, given: ParamArguments) -> None:
+    def _init_params(self, arguments: ParamArguments) -> None:
         """Initialize every module."""
-        if self._stage >= Stage.INITIALIZED and not given.force_init:
+        if self._stage >= Stage.INITIALIZED and not arguments.force_init:
             return
-        passing = replace(given, allow_extra=True)
+        passing = replace(arguments, allow_extra=True)
         owners: tuple[dict[str, int], dict[str, int]] = ({}, {})
         for number, module in enumerate(self._modules):
             passing.init_params(module)
@@ -331,16 +331,16 @@ class SequentialModule(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
         """Install an optimizer in every module.
 
         Of a name every module makes its own. An `Optimizer` is shared by all of them, so that its counts of updates go
         on once per module, as in MXNet.
         """
-        if self._keeps_optimizer(wanted):
+        if self._keeps_optimizer(arguments):
             return
         for module in self._modules:
-            wanted.init_optimizer(module)
+            arguments.init_optimizer(module)
         self._mark(Stage.READY, True)
 
     @override

@@ -100,13 +100,13 @@ class TorchModule(Module):
                 )
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
+    def _bind(self, arguments: BindArguments) -> None:
         """Find parameters in the torch module instead of allocating them; they are made contiguous if they are not."""
-        wanted.refuse_store(self)
+        arguments.refuse_store(self)
         was = self._stage
         self._check_device()
-        super()._bind(wanted)
-        if wanted.shared_module is not None or (was >= Stage.BOUND and not wanted.force_rebind):
+        super()._bind(arguments)
+        if arguments.shared_module is not None or (was >= Stage.BOUND and not arguments.force_rebind):
             return
         store, keep = self.group.store, self._stage >= Stage.INITIALIZED
         self._places = []

@@ -301,7 +301,7 @@ class Updates:
     @classmethod
     def install(
         cls,
-        wanted: OptimizerArguments,
+        arguments: OptimizerArguments,
         group: ParameterGroup,
         compression_params: CompressionLike,
         may_be_inside: bool = True,
@@ -312,10 +312,10 @@ class Updates:
             compression_params: how the store compresses gradients; None = not at all.
             may_be_inside: whether the optimizer may run inside the store, on a copy of the parameters.
         """
-        store, on_store = make_store(wanted.kvstore, group, compression_params)
+        store, on_store = make_store(arguments.kvstore, group, compression_params)
         on_store = on_store and may_be_inside
         num_samples = _count_samples(store, group)
-        optimizer = make_optimizer(wanted.optimizer, wanted.optimizer_params, group, on_store, num_samples)
+        optimizer = make_optimizer(arguments.optimizer, arguments.optimizer_params, group, on_store, num_samples)
         if num_samples is not None:
             shared: Any = store
             shared.ranks.check_same(type(optimizer).__name__, _settings(optimizer))

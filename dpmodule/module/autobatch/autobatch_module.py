@@ -239,17 +239,17 @@ class AutobatchModule(CheckpointedModule):
     # binding
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
+    def _bind(self, arguments: BindArguments) -> None:
         """Take the collection's parameters, and copy them to further contexts.
 
         Of the shapes only the axis of the examples of the first input counts, their number in a batch, by which
         gradients are divided. A module that is shared has the same collection; copies and optimizer are shared, too.
         """
-        if self._stays_bound(wanted):
+        if self._stays_bound(arguments):
             return
-        wanted.refuse_store(self)
-        grad_req, shared_module = wanted.grad_req, wanted.shared_module
-        if wanted.inputs_need_grad:
+        arguments.refuse_store(self)
+        grad_req, shared_module = arguments.grad_req, arguments.shared_module
+        if arguments.inputs_need_grad:
             raise ArgumentError("bind: inputs_need_grad: the inputs of an AutobatchModule have no gradients")
         if grad_req not in ("write", "add"):
             raise ArgumentError(f'bind: grad_req is {grad_req!r}, an AutobatchModule takes "write" or "add"')
@@ -269,8 +269,8 @@ class AutobatchModule(CheckpointedModule):
                 "bind: the collection has no parameters yet; a cell makes its own at the first call, or at once with"
                 " cell(symbol, params, shapes={input: shape of one example})"
             )
-        self.for_training, self._grad_req = wanted.for_training, grad_req
-        self._shapes = list(wanted.data_shapes), list(wanted.label_shapes or ()) or None
+        self.for_training, self._grad_req = arguments.for_training, grad_req
+        self._shapes = list(arguments.data_shapes), list(arguments.label_shapes or ()) or None
         self._mark(Stage.BOUND, True)
         if shared_module is not None and shared_module.params_initialized:
             self._mark(Stage.INITIALIZED, True)
@@ -314,23 +314,23 @@ class AutobatchModule(CheckpointedModule):
 
     @override
     @needs(Stage.BOUND)
-    def _init_params(self, given: ParamArguments) -> None:
-        """Set parameters and states, or draw new first values where an initializer has been given."""
-        if self.params_initialized and not given.force_init:
+    def _init_params(self, arguments: ParamArguments) -> None:
+        """Set parameters and states, or draw new first values where an initializer has been arguments."""
+        if self.params_initialized and not arguments.force_init:
             return
-        arg_params, aux_params = given.arg_params, given.aux_params
+        arg_params, aux_params = arguments.arg_params, arguments.aux_params
         if arg_params is None and aux_params is None and self.preloaded is not None:
             arg_params, aux_params = self.preloaded
         self.preloaded = None
         held = self.held
         drawn = (
-            None if any(given.initializer is each for each in _default_initializers()) else given.initializer
+            None if any(arguments.initializer is each for each in _default_initializers()) else arguments.initializer
         )
         arrays = {name: held.store.array(name, 0) for name in held.parameters}
         states = {name: held.store.aux(name, 0) for name in held.states}
         held.store.load(
-            first_values(arrays, arg_params, drawn, held.attributes, given.allow_missing, given.allow_extra),
-            first_values(states, aux_params, drawn, held.attributes, given.allow_missing, given.allow_extra),
+            first_values(arrays, arg_params, drawn, held.attributes, arguments.allow_missing, arguments.allow_extra),
+            first_values(states, aux_params, drawn, held.attributes, arguments.allow_missing, arguments.allow_extra),
         )
         self._mark(Stage.INITIALIZED, True)
 
@@ -352,10 +352,10 @@ class AutobatchModule(CheckpointedModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
-        if self._keeps_optimizer(wanted):
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
+        if self._keeps_optimizer(arguments):
             return
-        self._update_by(Updates.install(wanted, self.updated_group(), self._compression_params))
+        self._update_by(Updates.install(arguments, self.updated_group(), self._compression_params))
         self._mark(Stage.READY, True)
         self.load_preloaded_states()
 
