@@ -745,7 +745,7 @@ def test_states_of_callbacks_find_their_owners(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         again, _ = run(tmp_path, **options(stopping()))
     assert_bits(whole, again)
-    assert "the run was saved without EarlyStopping, which begins anew" in caplog.text
+    assert "the run was saved without EarlyStopping, which starts from its initial state" in caplog.text
 
 
 def test_an_average_of_updates_goes_on(tmp_path):
@@ -1000,7 +1000,7 @@ def test_a_checkpoint_among_callbacks(tmp_path):
     every = mx.callback.Checkpoint(tmp_path / "a")
     mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, callbacks=[every])
     assert (tmp_path / "a-0001.run").exists()
-    with pytest.raises(ArgumentError, match="two checkpoints are given"):
+    with pytest.raises(ArgumentError, match="there are two checkpoints"):
         mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, callbacks=[every], checkpoint="b")
 
 
@@ -1087,7 +1087,7 @@ REFUSED = {
     "place": (
         {"callbacks": lambda: mx.callback.Checkpoint("run")},
         ArgumentError,
-        "two checkpoints are given; a run is saved under one prefix",
+        "there are two checkpoints; a run is saved under one prefix",
     ),
     "iterator": (
         {"make_data": lambda: Mute(12)},

@@ -335,7 +335,7 @@ def test_a_training_step_of_ones_own():
         ({"max_batches": -1}, "max_batches is -1"),
         ({"max_time_s": 0}, "max_time_s is 0"),
         ({"eval_every_n_batches": 0}, "eval_every_n_batches is 0"),
-        ({"accumulate": 2, "training_step": print}, "a training_step updates by itself"),
+        ({"accumulate": 2, "training_step": print}, "a training_step updates parameters itself"),
         ({"training_step": lambda module, batch: 3}, "training_step returned int, expected a dict"),
     ],
 )
