@@ -1073,7 +1073,7 @@ REFUSED = {
     "stopping": (
         {"callbacks": lambda: mx.callback.EarlyStopping("train-acuracy")},
         ArgumentError,
-        "'train-acuracy' will not be measured; there will be train-accuracy.*did you mean train-accuracy",
+        "'train-acuracy' will not be measured; the metrics will be train-accuracy.*did you mean train-accuracy",
     ),
     "best": (
         {

@@ -374,7 +374,7 @@ def test_a_store_does_not_move_to_other_contexts(kind):
     before, store = state_of(mod), mod.store
     rows = mx.io.NDArrayIter(np.zeros((12, INPUTS)), np.zeros(12), BATCH)
     with pytest.raises(
-        StateError, match=r"store that others use, too, on cpu\(0\), and cannot move to cpu\(0\), cpu\(1\)"
+        StateError, match=r"shared store on cpu\(0\) and cannot move to cpu\(0\), cpu\(1\)"
     ):
         mod.fit(rows, num_epoch=1, contexts=[mx.cpu(0), mx.cpu(1)])
     assert mod.store is store
