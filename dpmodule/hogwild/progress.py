@@ -16,7 +16,7 @@ from ..callback.checkpoint import Checkpoint
 from ..devices import generators
 from ..files import settle
 from ..module import Module
-from ..module.run_state import differences, facts, load_optimizer_bytes, optimizer_bytes
+from ..module.run_state import differences, fingerprint, load_optimizer_bytes, optimizer_bytes
 from .data_feed_desc import DataFeedDesc
 from .data_files import Part, file_errors
 from .dataset import Reading
@@ -187,7 +187,7 @@ def pack_snapshot(module: Module, desc: DataFeedDesc, places: list[dict[str, Any
             "kind": _KIND,
             "epoch": 0,
             "nbatch": 0,
-            "facts": facts(module, desc, params=params),
+            "facts": fingerprint(module, desc, params=params),
             "generators": generators.state_dict(),
             "places": places,
         },
@@ -235,7 +235,7 @@ def snapshot_to_resume(prefix: Any, module: Module, desc: DataFeedDesc) -> Snaps
     snapshot = last_snapshot(prefix)
     if snapshot is None:
         raise FileError(2, "no snapshot has been saved under this prefix", os.fspath(prefix))
-    if wrong := differences(snapshot.state["facts"], facts(module, desc)):
+    if wrong := differences(snapshot.state["facts"], fingerprint(module, desc)):
         raise ArgumentError(
             f"resume: the run under {os.fspath(prefix)!r} was another one: {'; '.join(wrong)}"
         )

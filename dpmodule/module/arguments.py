@@ -130,7 +130,7 @@ def first_values(
                 )
         elif given is not None and not allow_missing:
             raise ArgumentError(
-                f"init_params: {name} has no value ({hint or 'allow_missing=True initializes it'})"
+                f"init_params: no value is given for {name} ({hint or 'allow_missing=True initializes it'})"
             )
         elif initializer is not None:
             values[name] = allocate(arrays[name].shape, cpu(), dtype_name(arrays[name].dtype))

@@ -480,7 +480,7 @@ class BucketingModule(BaseModule):
 
     @override
     def restore_aux_states(self) -> None:
-        self._curr_module.take_back()
+        self._curr_module.restore_aux_states()
 
     @override
     @needs(Stage.INITIALIZED)

@@ -16,7 +16,7 @@ from dpmodule.kvstore.transfer import BucketReducer, plan_buckets, quantize, to_
 def test_buckets_hold_one_type_each():
     tensors = [torch.ones(2, 3), torch.ones(4, dtype=torch.float64), torch.zeros(()), torch.ones(7_000_000)]
     buckets = to_buckets([*tensors, torch.full((2,), 3.0)])
-    assert [list(bucket.places) for bucket in buckets] == [[1], [0, 2, 3], [4]]
+    assert [list(bucket.positions) for bucket in buckets] == [[1], [0, 2, 3], [4]]
     assert [part.shape for part in buckets[1].parts()] == [(2, 3), (), (7_000_000,)]
     assert buckets[2].parts()[0].tolist() == [3, 3]
 

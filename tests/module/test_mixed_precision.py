@@ -8,6 +8,7 @@ from sklearn.datasets import load_digits
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, NonFiniteError
+from dpmodule.module import mixed_precision
 from helpers.small_fits import blobs, classifier, parameters
 
 S = mx.sym
